@@ -48,6 +48,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--draws", default="", help="a name for other bytes to draw the noise of every test from")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        from worker_events import send_only_what_is_shown
+
+        send_only_what_is_shown(config)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[object]:
     """Let Python look for garbage neither while tests are collected, which are none, nor among them afterwards."""

@@ -13,7 +13,7 @@ import pytest
 
 import sfumato as sf
 from engine.tables import private
-from sfumato.caching import cached_property
+from sfumato.caching import cached_property, once_per_instance
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.keys import ValueCombinations
 
@@ -39,6 +39,25 @@ def test_a_value_is_computed_once_and_kept_in_the_instance() -> None:
     assert (slow.value, slow.value, slow.times) == (7, 7, 1)
     assert slow.__dict__["value"] == 7
     assert Slow.value.__doc__ == "A number."
+
+
+def test_a_function_of_an_instance_is_computed_once_for_each() -> None:
+    class Word:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+    computed: list[str] = []
+
+    @once_per_instance
+    def first_letter(word: Word) -> str:
+        """The first letter."""
+        computed.append(word.text)
+        return word.text[:1]
+
+    left, right, empty = Word("left"), Word("right"), Word("")
+    assert [first_letter(word) for word in (left, right, left, empty, empty)] == ["l", "r", "l", "", ""]
+    assert computed == ["left", "right", ""]
+    assert first_letter.__doc__ == "The first letter."
 
 
 def _beside(slow: Callable[[], object], begun: threading.Event, allowed: threading.Event) -> Callable[..., None]:

@@ -38,8 +38,8 @@ CALLERS_ARGUMENTS = frozenset(
 """Module, function or class, and the argument of its callers that the message names instead of its own parameter."""
 DESCRIPTIONS = frozenset(
     {
-        *("lengths of outcome, x and y", "p and q", "x and y", "per_group squared", "who", "clipped", "center"),
-        *("the change of this question's answer by one unit", "the sum", "distribution"),
+        *("lengths of outcome, x and y", "p and q", "x and y", "who", "clipped", "center"),
+        *("the sensitivity of this question", "the sum", "distribution"),
     }
 )
 """What is refused and is no parameter: several of them, a number computed from them, a method, a part of a text."""

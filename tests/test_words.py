@@ -230,17 +230,18 @@ def refused(budget: sf.Budget, curve: Curve) -> sf.Overspent:
 def test_a_refusal_speaks_of_epsilon_and_keeps_the_currencies_for_details() -> None:
     budget = sf.Budget(3, "1e-6").charge(Curve.pure(1))
     ordinary, gaussian = refused(budget, Curve.pure(3)), refused(budget, Curve.gaussian("0.5"))
-    assert ordinary.rule.endswith(
-        "it takes ε = 3, and ε = 2 of 3 is left for ordinary answers, which is ε = 1 too little"
+    assert ordinary.rule.endswith("it needs ε = 3, and ε = 2 of 3 is left for ordinary answers, which is 1 too little")
+    assert re.search("its Gaussian noise needs [0-9.]+ times what is left for Gaussian noise", gaussian.rule)
+    assert (
+        "needs a budget for Gaussian noise, and none is left"
+        in refused(budget.charge(Curve.pure(1)), Curve.gaussian(1)).rule
     )
-    assert re.search("it has Gaussian noise, which needs [0-9.]+ times what is left for Gaussian noise", gaussian.rule)
-    assert "which nothing is left for" in refused(budget.charge(Curve.pure(1)), Curve.gaussian(1)).rule
     assert "it needs δ = 0.5, and δ = 1e-07 is left" in refused(budget, Curve.approximate("0.1", "0.5")).rule
-    assert "which this budget does not pay for" in refused(sf.Budget(1), Curve.gaussian(1)).rule
+    assert "its Gaussian noise cannot be paid from this budget" in refused(sf.Budget(1), Curve.gaussian(1)).rule
     for each in (ordinary, gaussian):
         assert not re.search("pure|renyi|currency", str(each))
         assert "pure: requested" in each.details
-    assert "fix:   ask for less: the largest ordinary answer accepted now is ε = 2" in str(ordinary)
+    assert "fix:   for an ordinary answer, choose at most ε = 2" in str(ordinary)
 
 
 def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> None:
@@ -334,9 +335,10 @@ def test_the_rows_of_a_table_in_memory_are_never_shown() -> None:
 def test_a_delta_that_is_used_up_is_told_apart_from_epsilon() -> None:
     budget = sf.Budget(3, "1e-6")
     too_large = refused(budget, Curve.approximate("0.1", "1e-6"))
-    assert "fix:   give a δ of at most 1e-07; group by columns whose values the policy lists" in str(too_large)
+    assert "fix:   choose a δ of at most 1e-07, or group by columns whose values the policy lists" in str(too_large)
     used_up = refused(budget.charge(Curve.approximate("0.1", "1e-7")), Curve.approximate("0.1", "1e-9"))
-    assert "fix:   no δ is left for undeclared groups; group by columns" in str(used_up)
+    assert "and no δ is left" in str(used_up)
+    assert "fix:   group by columns whose values the policy lists" in str(used_up)
 
 
 def test_a_promise_without_a_delta_names_none() -> None:

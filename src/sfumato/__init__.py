@@ -328,9 +328,9 @@ for _module in _REGISTERING:
 def __getattr__(name: str) -> Any:
     if name in {"attacks", "audit", "games", "quality", "reports"}:
         return import_module(f"sfumato.{name}")
-    own_name = _OTHER_NAMES.get(name, name)
-    if own_name in _HOMES:
-        return getattr(import_module(_HOMES[own_name]), own_name)
+    current_name = _OTHER_NAMES.get(name, name)
+    if current_name in _HOMES:
+        return getattr(import_module(_HOMES[current_name]), current_name)
     # names that tools look for in every module, such as __wrapped__, are no mistakes of a reader
     close_names = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, n=1)
     hint = f"; did you mean {close_names[0]}?" if close_names else ""

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T")
+S = TypeVar("S")
 D = TypeVar("D", bound="DataclassInstance")
 
 
@@ -46,6 +48,18 @@ class cached_property(Generic[T]):  # noqa: N801 - it is written like the one in
         if instance is None:
             return self
         return instance.__dict__.setdefault(self._name, self._compute(instance))
+
+
+def once_per_instance(compute: Callable[[S], T]) -> Callable[[S], T]:
+    """Compute a function of a frozen instance once, like a ``cached_property`` of a class that cannot know it."""
+    name = f"_{compute.__module__}.{compute.__qualname__}"
+
+    @wraps(compute)
+    def compute_once(instance: S) -> T:
+        known: dict[str, T] = instance.__dict__
+        return known[name] if name in known else known.setdefault(name, compute(instance))
+
+    return compute_once
 
 
 class LazyText:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -27,20 +28,22 @@ def shorten(value: object, width: int = 60) -> str:
         text = _repr_text(value, 4 * width)
     except Exception:  # a hostile __repr__ must not hide the refusal
         text = f"<{type(value).__name__}>"
+    if len(text) > width and isinstance(value, Fraction):
+        return f"about {Decimal(value.numerator) / Decimal(value.denominator):.6g}"
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _repr_text(value: object, longest: int) -> str:
     if isinstance(value, Fraction):
         return exact_text(value)
-    if isinstance(value, (tuple, list)) and any(isinstance(part, Fraction) for part in value[:_SHOWN_PARTS]):
-        parts = [_repr_text(part, longest) for part in value[:_SHOWN_PARTS]]
-        joined = ", ".join([*parts, *["…"] * (len(value) > _SHOWN_PARTS)])
+    if isinstance(value, (tuple, list)) and any(isinstance(part, Fraction) for part in value[:_MAX_PARTS]):
+        parts = [_repr_text(part, longest) for part in value[:_MAX_PARTS]]
+        joined = ", ".join([*parts, *["…"] * (len(value) > _MAX_PARTS)])
         return f"[{joined}]" if isinstance(value, list) else f"({joined}{',' * (len(parts) == 1)})"
     return repr(value[:longest]) if isinstance(value, str) else repr(value)
 
 
-_SHOWN_PARTS = 20
+_MAX_PARTS = 20
 """The most parts of a list of exact numbers that are shown."""
 
 
@@ -60,7 +63,7 @@ def to_json_value(value: object) -> Any:
 def exhausted_budget_message(largest: Fraction) -> str:
     """Say that no useful answer can be paid for any more."""
     if not largest:
-        return "nothing is left for ordinary answers"
+        return "no ordinary answer can be paid for any more"
     return f"what is left, ε = {format_rounded_down(largest)}, is too little for a useful answer"
 
 

@@ -59,14 +59,14 @@ from sfumato.error_facts import (
     to_json_value,
 )
 from sfumato.number_formats import format_amount, format_requested, format_rounded_down, parse_optional_exact
-from sfumato.suggested_fixes import quote_parameter, suggest_fix
+from sfumato.suggested_fixes import name_only_choice, quote_parameter, suggest_fix
 
 MIN_USEFUL_EPSILON = Fraction(1, 10**9)
 """An ε below which the noise of a count exceeds a billion, and much other noise is too wide to be drawn."""
 
 
 class SfumatoError(Exception):
-    """A refusal: the rule that was broken, the place, and a fix."""
+    """A refusal: the rule that was broken, the place, and a fix; the fix is empty where the rule says what to do."""
 
     code: str = "refused"
     """Stable, for programs: texts may change, codes do not."""
@@ -114,6 +114,7 @@ class InvalidParameter(SfumatoError, ValueError):
     code = "invalid-parameter"
 
     def __init__(self, parameter: str, value: object, allowed: str, *, fix: str = "") -> None:
+        allowed = name_only_choice(allowed)
         rule = f"{quote_parameter(parameter)} must be {allowed}; got {shorten(value)}"
         super().__init__(rule, place=parameter, fix=fix or suggest_fix(parameter, value, allowed))
         self.parameter = parameter
@@ -143,7 +144,7 @@ class BodyTooLarge(SfumatoError):
         super().__init__(
             f"a request body can have at most {most:,} bytes, uncompressed",
             place="the body",
-            fix="send a shorter request; send many questions one after the other",
+            fix="split it, for example into one request for each question",
         )
         self.most = most
 
@@ -154,11 +155,8 @@ class NeighboursDiffer(SfumatoError):
     code = "neighbours-differ"
 
     def __init__(self, stated: str, wanted: str, *, place: str, fix: str) -> None:
-        super().__init__(
-            f"this privacy loss is stated for {stated} neighbours, not for {wanted}",
-            place=place,
-            fix=fix,
-        )
+        rule = f"this privacy loss holds for {stated} neighbours, not for {wanted} neighbours"
+        super().__init__(rule, place=place, fix=fix)
         self.stated = stated
         self.wanted = wanted
 
@@ -184,7 +182,7 @@ class SourceChanged(SfumatoError):
         super().__init__(
             f"the source of {table} has changed since it was opened",
             place=f"tables.{table}.source",
-            fix="open the policy again: the changed data are a new version",
+            fix="open the policy again to ask about the changed data",
         )
         self.table = table
 
@@ -198,7 +196,7 @@ class EngineFailed(SfumatoError):
         super().__init__(
             "the engine could not finish the query",
             place="the engine",
-            fix="if it was interrupted, ask again; otherwise ask the owner to run sfumato check",
+            fix="if you interrupted the query, run it again; otherwise tell the owner, who can run `sfumato check`",
         )
 
 
@@ -211,7 +209,7 @@ class EngineClosed(SfumatoError):
         super().__init__(
             "the data sources are closed in this process",
             place="the engine",
-            fix="open the policy again; after a fork, open it in the new process",
+            fix="open the policy again; after a fork, open it in the child process",
         )
 
 
@@ -251,12 +249,12 @@ class Unanswered(SfumatoError):
 
     def __init__(self, number: int, *, charged: bool = True) -> None:
         super().__init__(
-            "this release was charged and then stopped before it could answer"
+            "this release was charged, but it was stopped before it returned an answer"
             if charged
-            else "the same question was asked before, and was charged and then stopped before it could answer; "
-            "this request was not charged",
+            else "an earlier request with the same question was charged, but it was stopped before it returned an "
+            "answer; this request was not charged",
             place=f"line {number} of the ledger",
-            fix="ask again, with a new request id if you gave one: that is a new release with its own charge",
+            fix="ask again, with a new request id if you gave one; the new release is charged as well",
         )
         self.number = number
         self.charged = charged
@@ -270,9 +268,9 @@ class AnswerPending(SfumatoError):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            "the same question was asked before and is still being answered; this request was not charged",
+            "an earlier request with the same question is still being answered; this request was not charged",
             place=f"line {number} of the ledger",
-            fix="ask again later: its answer will be free",
+            fix="ask again later; the stored answer will then be free",
         )
         self.number = number
 
@@ -285,8 +283,8 @@ class Draining(SfumatoError):
     def __init__(self) -> None:
         super().__init__(
             "this curator is about to stop and accepts no new releases; nothing was charged",
-            place="Curator.drain",
-            fix="ask again when it is back; stored answers are still free",
+            place="the curator",
+            fix="ask again after it has restarted; stored answers stay free",
         )
 
 
@@ -297,8 +295,8 @@ class EntropyStuck(SfumatoError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the operating system's random generator returned the same 256 bits twice",
-            place="the operating system's entropy",
+            "the operating system returned the same 256 random bits twice, so noise could repeat",
+            place="the operating system's random generator",
             fix="repair the machine's source of randomness; on a cloned virtual machine, reseed it",
         )
 
@@ -378,21 +376,22 @@ class Overspent(SfumatoError):
     def _suggest_fix(self, lacking: list[str]) -> str:
         """Suggest what would be accepted; if only δ is too large, what needs less of it."""
         if self.largest < MIN_USEFUL_EPSILON:
-            return f"{exhausted_budget_message(self.largest)}: stored answers stay free; for more, ask the owner"
-        accepted = f"the largest ordinary answer accepted now is ε = {format_rounded_down(self.largest)}"
+            reason = exhausted_budget_message(self.largest)
+            return f"ask the owner for more budget, since {reason}; stored answers stay free"
+        affordable = f"ε = {format_rounded_down(self.largest)}"
         if lacking != ["failure"]:
-            return f"ask for less: {accepted}"
+            return f"for an ordinary answer, choose at most {affordable}"
         remaining = self.remaining["failure"]
-        most = format_rounded_down(remaining)
-        less = f"give a δ of at most {most}" if remaining else "no δ is left for undeclared groups"
-        return f"{less}; group by columns whose values the policy lists, which needs no δ: {accepted}"
+        smaller_delta = f"choose a δ of at most {format_rounded_down(remaining)}, or " if remaining else ""
+        declared_groups = "group by columns whose values the policy lists, which needs no δ"
+        return f"{smaller_delta}{declared_groups}, with at most {affordable}"
 
     def _reasons(self, lacking: list[str]) -> list[str]:
         """List the reasons in terms of ε and δ; a currency that fits is no reason."""
         reasons = []
         if "failure" in lacking:
             request, remaining = self.requested.get("failure"), self.remaining["failure"]
-            left = f"δ = {format_rounded_down(remaining)} is left"
+            left = f"δ = {format_rounded_down(remaining)} is left" if remaining else "no δ is left"
             reasons.append(f"it needs δ = {format_requested(request)}, and {left}")
         if "pure" in lacking or "renyi" in lacking or not lacking:
             reasons.append(self._explain_shortfall("pure" in lacking))
@@ -406,18 +405,18 @@ class Overspent(SfumatoError):
             "" if remaining is None else f"ε = {format_rounded_down(remaining)}{total} is left for ordinary answers"
         )
         if request is not None and remaining is not None and is_pure_lacking:
-            shortfall = f", which is ε = {format_requested(request - remaining)} too little" if remaining else ""
-            return f"it takes ε = {format_requested(request)}, and {ordinary}{shortfall}"
-        subject = f"it has {'Gaussian noise' if request is None else f'ε = {format_requested(request)}'}, which"
+            shortfall = f", which is {format_requested(request - remaining)} too little" if remaining else ""
+            return f"it needs ε = {format_requested(request)}, and {ordinary}{shortfall}"
+        subject = "its Gaussian noise" if request is None else f"its ε = {format_requested(request)}"
         return "; ".join(filter(None, (f"{subject} {self._gaussian_ratio()}", ordinary)))
 
     def _gaussian_ratio(self) -> str:
         """Compare the requested Rényi budget with what is left for Gaussian noise."""
         request, remaining = self.requested.get("renyi"), self.remaining.get("renyi")
         if request is None:
-            return "this budget does not pay for"
+            return "cannot be paid from this budget"
         if not remaining:
-            return "nothing is left for"
+            return "needs a budget for Gaussian noise, and none is left"
         return f"needs {float(request / remaining):.3g} times what is left for Gaussian noise"
 
 
@@ -498,7 +497,8 @@ class NotAllowed(SfumatoError):
     code = "not-allowed"
 
     def __init__(self, role: str, call: str) -> None:
-        super().__init__(f"your role {role} does not allow {call}", place=call, fix="ask somebody whose role allows it")
+        rule = f"your role {role!r} does not allow the call {call!r}"
+        super().__init__(rule, place=call, fix="have it done by a user whose role allows it")
         self.role = role
         self.call = call
 
@@ -522,9 +522,9 @@ class Paused(SfumatoError):
 
     def __init__(self, policy: str) -> None:
         super().__init__(
-            f"the policy {shorten(policy)} is paused by its owner and answers nothing new; nothing was charged",
+            f"the owner has paused the policy {shorten(policy)}, so new questions are refused; nothing was charged",
             place=f"policy {shorten(policy)}",
-            fix="ask again later; stored answers are still free",
+            fix="ask again later; stored answers stay free",
         )
         self.policy = policy
 
@@ -536,7 +536,7 @@ class TooManyRequests(SfumatoError):
 
     def __init__(self, rule: str, retry_after: int) -> None:
         super().__init__(
-            f"{rule}; nothing was charged", place="the server's limits", fix=f"ask again in {retry_after} s"
+            f"{rule}; nothing was charged", place="the server's limits", fix=f"try again in {retry_after} s"
         )
         self.retry_after = retry_after
 
@@ -547,9 +547,9 @@ class ServerUnavailable(SfumatoError):
     code = "server-unavailable"
 
     def __init__(self, rule: str, *, place: str, request_id: str | None = None, fix: str | None = None) -> None:
-        retry = fix or "check the address and that the server is running, then ask again"
+        retry = fix or "check the address and whether the server is running, then ask again"
         if request_id is not None:
-            retry = f"{retry} with request_id={request_id!r}: the release is charged at most once"
+            retry = f"{retry} with request_id={request_id!r}, so that the release is charged only once"
         super().__init__(rule, place=place, fix=retry)
         self.request_id = request_id
 
@@ -560,7 +560,7 @@ class LedgerUnavailable(SfumatoError):
     code = "ledger-unavailable"
 
 
-_RESTORE = "restore a backup; if it lacks the newest lines, accept the loss: sfumato ledger acknowledge FILE --reason …"
+_RESTORE = "restore a backup; if it lacks the newest lines, accept that: `sfumato ledger acknowledge FILE --reason …`"
 
 
 class LedgerDamaged(LedgerUnavailable):
@@ -588,13 +588,13 @@ class LedgerInDoubt(LedgerUnavailable):
 
     def __init__(self, first: int, last: int, request_id: str | None, *, place: str = "") -> None:
         identified = "" if request_id is None else f" (request id {request_id!r})"
-        known = "after sfumato history has shown whether it was charged"
-        retry = "with the same request id: the release is charged only once" if request_id else known
+        lookup = "see in `sfumato history` whether it was charged; if not, ask again"
+        retry = "ask again with the same request id, so that the release is charged only once" if request_id else lookup
         super().__init__(
             f"it is unknown whether this was charged{identified}: the connection to the ledger's server was lost "
             "during the write",
             place=place or f"line {first} of the ledger",
-            fix=f"when the server is back, ask again {retry}",
+            fix=f"when the server is back, {retry}",
         )
         self.first = first
         self.last = last
@@ -608,10 +608,10 @@ class LedgerBehind(LedgerUnavailable):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            f"line {number} of this ledger is missing or differs from its anchor: it was rolled back or rewritten",
+            f"line {number} of this ledger is missing or differs from its anchor, so it was rolled back or rewritten",
             place=f"line {number}",
-            fix="put the newest ledger back. If it is lost, the owner can accept this with `sfumato ledger acknowledge "
-            "--reason …`, or `ledger.acknowledge(anchor, reason=…)` in Python: the totals rise to those in the anchor",
+            fix="restore the newest ledger. If it is lost, the owner can accept that with `sfumato ledger acknowledge "
+            "FILE --reason …`, or `ledger.acknowledge(anchor, reason=…)` in Python; totals then rise to the anchor's",
         )
         self.number = number
 
@@ -622,7 +622,7 @@ def outcome(error: SfumatoError) -> ErrorOutcome:
 
 
 def _message(rule: str, place: str, fix: str) -> str:
-    return f"{rule}\n  place: {place}\n  fix:   {fix}"
+    return f"{rule}\n  place: {place}" + (f"\n  fix:   {fix}" if fix else "")
 
 
 def _rebuild(kind: type[SfumatoError], message: str, facts: Mapping[str, object]) -> SfumatoError:
@@ -660,7 +660,7 @@ def from_json(source: str) -> SfumatoError:
         isinstance(document.get(name), str) for name in ("kind", *_TEXT_FIELDS)
     ):
         raise _invalid_json(source)
-    kind = {each.code: each for each in _error_classes()}.get(document["kind"], SfumatoError)
+    kind = {error_class.code: error_class for error_class in _error_classes()}.get(document["kind"], SfumatoError)
     attributes = {name: _parse_fact(kind, name, value) for name, value in _check_facts(kind, document).items()}
     fields = {name: document[name] for name in _TEXT_FIELDS if name != "code" or document["code"] != kind.code}
     return _rebuild(kind, _message(document["rule"], document["place"], document["fix"]), {**fields, **attributes})

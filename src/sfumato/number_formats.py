@@ -10,13 +10,14 @@ from typing import Any
 
 _EXACT = re.compile(r"-?[0-9]{1,1300}(\.[0-9]{1,1300}|/[0-9]{1,1300})?")
 _DECIMALS = Context(prec=200, traps=[Inexact])
+_SIX_DIGITS_DOWN = Context(prec=6, rounding=ROUND_FLOOR)
 
 
-def format_amount(found: Any) -> Any:
+def format_amount(amount: Any) -> Any:
     """Format an exact number, or a mapping to such, as texts; None stays None."""
-    if isinstance(found, Mapping):
-        return {name: format_amount(number) for name, number in found.items()}
-    return None if found is None else exact_text(Fraction(found))
+    if isinstance(amount, Mapping):
+        return {name: format_amount(number) for name, number in amount.items()}
+    return None if amount is None else exact_text(Fraction(amount))
 
 
 def exact_text(value: Fraction) -> str:
@@ -45,8 +46,7 @@ def format_rounded_down(value: Fraction) -> str:
     >>> format_rounded_down(Fraction("0.4493679999")), format_rounded_down(Fraction(3, 10))
     ('0.449367', '0.3')
     """
-    down = Context(prec=6, rounding=ROUND_FLOOR)
-    return f"{float(down.divide(Decimal(value.numerator), Decimal(value.denominator))):.6g}"
+    return f"{float(_SIX_DIGITS_DOWN.divide(Decimal(value.numerator), Decimal(value.denominator))):.6g}"
 
 
 def format_requested(amount: Fraction | None) -> str:

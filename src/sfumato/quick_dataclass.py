@@ -266,8 +266,8 @@ def _assignments(fields: tuple[dataclasses.Field[Any], ...], frozen: bool) -> It
     for field in fields:
         value = field.name
         if field.default_factory is not dataclasses.MISSING:
-            made = f"_factory_{field.name}()"
-            value = f"{made} if {field.name} is _MISSING else {field.name}" if field.init else made
+            factory_call = f"_factory_{field.name}()"
+            value = f"{factory_call} if {field.name} is _MISSING else {field.name}" if field.init else factory_call
         elif not field.init:
             continue  # the class attribute is its value
         assigned.append((field.name, value))

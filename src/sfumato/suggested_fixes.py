@@ -8,8 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from sfumato.error_facts import ValueWords
 
 _SENTENCE_WORDS = frozenset(
-    {"above", "at", "by", "cover", "ends", "every", "false", "for", "free", "given", "in", "most", "of", "on", "only"}
-    | {"over", "per", "range", "set", "share", "to", "true", "where", "with", "within"}
+    {"above", "act", "against", "ask", "at", "beside", "bounded", "by", "case", "clipped", "closed", "cover", "ends"}
+    | {"equals", "every", "expires", "false", "for", "free", "fresh", "given", "implies", "in", "least", "listed"}
+    | {"make", "miss", "more", "most", "moved", "named", "nullable", "of", "on", "only", "other", "over", "per"}
+    | {"planned", "possible", "predicted", "range", "reached", "right", "robust", "sampled", "set", "share", "signed"}
+    | {"spent", "split", "to", "together", "true", "until", "weighted", "where", "who", "with", "within", "worst"}
 )
 """Names of parameters that read as another word of the sentence unless they are quoted."""
 _USUAL_VALUES = {"epsilon": "0.5", "rho": "0.01", "delta": "1e-9", "confidence": "0.95"}
@@ -19,14 +22,22 @@ _MAX_PARTS = 60
 _MAX_BITS = 512
 """Of an integer that is printed: Python refuses to write very long ones."""
 
+_MAX_ENTRIES = 9
+"""The most entries of a list that is an example."""
+
 _LISTS = ("a list", "a tuple", "a non-empty list", "a non-empty tuple", "lists", "sets", "different", "distinct")
 _TEXT_LISTS = ("a list of strings", "a list of names")
 _TEXTS = ("a string", "text", "a text", "printable text")
 _NUMBER = r"-?[0-9][0-9.,e^-]*"
 
+_LEFT_OUT_BESIDE = re.compile(r"left out(?: if|, since) (\w+) is given$")
 _AFTER_SUCH_AS = re.compile(r"(?:,? such as|, as in) (\[.*\]|\{.*\}|[^;:]+)")
-_LISTED = re.compile(r"(?:one of|a column|the name|a declared value|a list of|one or two|different|sets)\b[^:]*: (.+)")
-_NAMED_LIST = re.compile(r"(?:one of|a list of names from|one of the columns|(?:a list|sets) of [^:]* among) (.+)")
+_ALTERNATIVES = re.compile(
+    r"(?:one of|a column|the name|a declared value|a list of|one or two|different|sets)\b[^:]*: (.+)"
+)
+_LIST_OF_NAMES = re.compile(r"(?:one of|a list of names from|one of the columns|(?:a list|sets) of [^:]* among) (.+)")
+_ONE_OF_ONE = re.compile(r"one of ([^\W\d]\w*)")
+_ONLY_CHOICE = re.compile(r"('\w+'), the only choice")
 _UNIT_INTERVAL = re.compile(
     r"a number in [(\[]0, 1[)\]]|a number from 0 to 1|(?:strictly )?between 0 and 1\b.*|a probability .*|a share .* 1"
 )
@@ -49,17 +60,28 @@ def quote_parameter(parameter: str) -> str:
     return f'"{parameter}"' if len(parameter) == 1 or parameter in _SENTENCE_WORDS else parameter
 
 
+def name_only_choice(allowed: str) -> str:
+    """Return the words of a rule; "one of a" becomes "'a', the only choice".
+
+    >>> name_only_choice("one of visits"), name_only_choice("one of visits, wards")
+    ("'visits', the only choice", 'one of visits, wards')
+    """
+    found = _ONE_OF_ONE.fullmatch(allowed)
+    return f"{found[1]!r}, the only choice" if found else allowed
+
+
 def join_with_or(parts: Sequence[str]) -> str:
     """Return "a, b or c"."""
     return " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def suggest_fix(parameter: str, value: object, allowed: str) -> str:
-    """Return what to do about a refused value, given the words of its rule."""
+    """Return what to do about a refused value, given the words of its rule; empty where the rule says it all."""
     name = quote_parameter(parameter)
     if allowed.startswith("left out"):
-        return f"leave out {name}"
-    return next(_suggestions(parameter, name, value, allowed), f"give another value for {name}")
+        beside = _LEFT_OUT_BESIDE.match(allowed)
+        return f"leave out either {name} or {quote_parameter(beside[1])}" if beside else ""
+    return next(_suggestions(parameter, name, value, allowed), "")
 
 
 def _suggestions(parameter: str, name: str, value: object, allowed: str) -> Iterator[str]:
@@ -68,47 +90,45 @@ def _suggestions(parameter: str, name: str, value: object, allowed: str) -> Iter
     if repeated is not None and re.search(r"different|distinct|repeat|twice|once", allowed):
         yield f"remove the second {repeated} from {name}"
     if re.search(r"(increasing|ascending|rising) order", allowed) and not _is_sorted(value):
-        yield f"sort {name}"
+        yield f"sort the values of {name}"
     choices = _choices(allowed)
     is_list |= bool(choices) and isinstance(value, (list, tuple))
     close = _closest(value, choices)
+    if only := _ONLY_CHOICE.fullmatch(allowed):
+        yield f"set {name} to {only[1]}"
     if close:
         yield f"did you mean {close}?"
     elif choices and is_list:
         yield f'for example, set {name} to ["{choices[0]}"]'
-    elif len(choices) == 2:
-        yield f"set {name} to {choices[0]} or {choices[1]}"
     elif choices:
         yield f"for example, set {name} to {choices[0]}"
     if example := _example(parameter, allowed):
-        yield f"for example, set {name} to {example}"
-    yield from _limits(name, allowed)
-    if re.fullmatch(_NUMBER, allowed):
-        yield f"set {name} to {allowed}"
-    if allowed == "higher":
-        yield f"give a higher {name}"
-    if "array" in allowed and "shape" in allowed:
-        yield f"change the shape of {name}"
+        is_of_each_entry = allowed.startswith(("above", "at least", "at most", "between", "from", "positive", "up to"))
+        entries = [example] * len(value) if is_of_each_entry and isinstance(value, (list, tuple)) else []
+        if len(entries) <= _MAX_ENTRIES:
+            shown = f"[{', '.join(entries)}]" if entries else example
+            yield f"for example, set {name} to {shown}"
     if isinstance(value, ValueWords):
         return
     if is_list and not isinstance(value, (list, tuple)):
         is_text = isinstance(value, str) and value.isprintable() and len(value) <= 40
-        elements = f'"{value}"' if is_text and allowed.startswith(_TEXT_LISTS) else "…"
-        yield f"put the values of {name} in a list, [{elements}]"
+        if is_text and allowed.startswith(_TEXT_LISTS):
+            yield f'set {name} to ["{value}"]'
+        yield f"write {name} as a list in square brackets, with commas between the values"
     if allowed.startswith("a mapping") and not isinstance(value, Mapping):
-        yield f"give {name} as a mapping, {{name: value, …}}"
+        yield f"write {name} as {{name: value, …}}"
     if allowed == "a list of strings":
-        yield f"write every entry of {name} as text in quotes"
+        yield f"write every entry of {name} in quotes"
     if allowed.startswith(_TEXTS) and not isinstance(value, str):
-        yield f"give {name} as text in quotes" + (f': "{value}"' if _is_short_integer(value) else "")
+        yield f'set {name} to "{value}", in quotes' if _is_short_integer(value) else f"write {name} as text in quotes"
 
 
 def _repeated(value: object) -> str | None:
     """Return the first text or number that a list contains twice, as it is typed."""
     if not isinstance(value, (list, tuple)):
         return None
-    shown = [repr(entry)[:60] for entry in value[:_MAX_PARTS] if _is_plain(entry)]
-    return next((entry for index, entry in enumerate(shown) if entry in shown[:index]), None)
+    entry_texts = [repr(entry)[:60] for entry in value[:_MAX_PARTS] if _is_plain(entry)]
+    return next((entry for index, entry in enumerate(entry_texts) if entry in entry_texts[:index]), None)
 
 
 def _is_plain(entry: object) -> bool:
@@ -133,13 +153,13 @@ def _is_sorted(value: object) -> bool:
 
 def _choices(allowed: str) -> list[str]:
     """Return the alternatives that a rule lists, such as "one of a, b, c", "a or b" or "…: a, b, c"."""
-    if found := _LISTED.fullmatch(allowed) or _NAMED_LIST.fullmatch(allowed):
-        listed = found[1].removeprefix("the columns ")
+    if match := _ALTERNATIVES.fullmatch(allowed) or _LIST_OF_NAMES.fullmatch(allowed):
+        alternatives = match[1].removeprefix("the columns ")
     elif allowed.count(" or ") == 1:
-        listed = allowed
+        alternatives = allowed
     else:
         return []
-    parts = re.split(r", or |, | or ", listed)
+    parts = re.split(r", or |, | or ", alternatives)
     return parts if len(parts) <= _MAX_PARTS and not any(" " in part for part in parts) else []
 
 
@@ -155,27 +175,22 @@ def _closest(value: object, choices: Sequence[str]) -> str | None:
 
 
 def _example(parameter: str, allowed: str) -> str:
-    if found := _AFTER_SUCH_AS.search(allowed):
-        is_bare_entry = allowed.startswith("a list") and found[1][0] not in "[{"
-        return f"[{found[1].replace(' and ', ', ')}]" if is_bare_entry else found[1]
-    if found := _COUNTED_NUMBERS.fullmatch(allowed):
-        return f"[{', '.join(['1'] * int(found[1]))}]"
-    if found := _INDICES.fullmatch(allowed):
-        return f"[{', '.join(dict.fromkeys(found.groups()))}]"
+    if match := _AFTER_SUCH_AS.search(allowed):
+        is_bare_entry = allowed.startswith("a list") and match[1][0] not in "[{"
+        return f"[{match[1].replace(' and ', ', ')}]" if is_bare_entry else match[1]
+    if match := _COUNTED_NUMBERS.fullmatch(allowed):
+        return f"[{', '.join(['1'] * int(match[1]))}]"
+    if match := _INDICES.fullmatch(allowed):
+        return f"[{', '.join(dict.fromkeys(match.groups()))}]"
     if _UNIT_INTERVAL.fullmatch(allowed):
         return _USUAL_VALUES.get(parameter, "0.5")
     if _REAL_NUMBER.fullmatch(allowed):
         return _USUAL_VALUES.get(parameter, "1")
-    if found := _FROM_TO.fullmatch(allowed):
-        low = found[1].replace(",", "")
+    if match := _FROM_TO.fullmatch(allowed):
+        low = match[1].replace(",", "")
         return _USUAL_VALUES.get(parameter, "1" if "e-" in low else low)
-    if found := _WHOLE_NUMBER.fullmatch(allowed):
-        return str(max(10, int(found[1] or found[2] or 0)))
+    if match := _WHOLE_NUMBER.fullmatch(allowed):
+        return str(max(10, int(match[1] or match[2] or 0)))
+    if match := _UPPER_LIMIT.fullmatch(allowed) or _LOWER_LIMIT.fullmatch(allowed):
+        return match[1].replace(",", "")
     return ""
-
-
-def _limits(name: str, allowed: str) -> Iterator[str]:
-    if found := _UPPER_LIMIT.fullmatch(allowed):
-        yield f"set {name} to {found[1].rstrip(',')} or less"
-    if found := _LOWER_LIMIT.fullmatch(allowed):
-        yield f"set {name} to {found[1].rstrip(',')} or more"

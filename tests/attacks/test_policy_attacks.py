@@ -314,7 +314,7 @@ def test_a_policy_that_answers_nothing_is_not_attacked(tmp_path: Path) -> None:
 def test_replace_neighbours_without_listed_values_leave_nothing_to_guess(tmp_path: Path) -> None:
     path = tmp_path / "people.toml"
     path.write_text(PEOPLE[: PEOPLE.index("sex =")] + 'name = { type = "text" }\n')
-    with pytest.raises(sf.InvalidPolicy, match="needs a column with bounds or at least two listed values"):
+    with pytest.raises(sf.InvalidPolicy, match="no column declares bounds or at least two values"):
         attacks.policy(path)
 
 

@@ -132,9 +132,9 @@ def test_the_release_is_made_once_and_cannot_change_the_coins() -> None:
 
 @pytest.mark.parametrize("claim", [sf.Guarantee(1), sf.Guarantee(3), sf.Guarantee("0.5", "1e-6"), sf.Guarantee(0)])
 def test_too_few_canaries_are_refused_with_a_number_that_would_do(claim: sf.Guarantee) -> None:
-    with pytest.raises(sf.InvalidParameter, match=r"to refute .*, such as [0-9,]+;") as refused:
+    with pytest.raises(sf.InvalidParameter, match=r"to refute .*, for example [0-9,]+;") as refused:
         sf.audit.one_run(lambda present: present.astype(float), claim, 2, guesses=2)
-    least = int(str(refused.value).split("such as ")[1].split(";")[0].replace(",", ""))
+    least = int(str(refused.value).split("for example ")[1].split(";")[0].replace(",", ""))
     assert not sf.audit.one_run(lambda present: present.astype(float), claim, least, guesses=least).holds
 
 

@@ -205,7 +205,7 @@ def test_the_tour_tells_its_story_in_time(tour: Tour) -> None:
     assert "True" in again
     assert "ε = 2 of 3" in again
     assert "Overspent" in overspent
-    assert "it takes ε = 2.5, and ε = 2 of 3 is left for ordinary answers, which is ε = 0.5 too little" in " ".join(
+    assert "it needs ε = 2.5, and ε = 2 of 3 is left for ordinary answers, which is 0.5 too little" in " ".join(
         overspent.split()
     )
     assert "154 minutes" in exact

@@ -100,7 +100,7 @@ def test_a_policy_that_has_changed_shows_what_it_can(asked: Path) -> None:
     asked.write_text(before.replace("max_rows = 100", "max_rows = 99"))
     assert before != asked.read_text()
     found = run("report", asked, "--questions")
-    assert "except 1 answer that only the policy as it was then can show" in found.output
+    assert "except 1 answer that only the earlier policy can show" in found.output
     page = Path("report.html").read_text(encoding="utf-8")
     assert COUNTS in page
     assert page.count("The policy has changed since this was answered") == 1

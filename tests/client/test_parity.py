@@ -128,7 +128,7 @@ def test_an_analyst_can_name_themselves_alone(curators: dict[str, RemoteCurator]
     assert isinstance(ana.standing("ana"), Standing)
     assert [line.number for line in ana.history("ana")] == [line.number for line in ana.history()]
     for call in (ana.standing, lambda other: tuple(ana.history(other))):
-        with pytest.raises(InvalidParameter, match="left out, or your own name, ana"):
+        with pytest.raises(InvalidParameter, match="left out or 'ana', your own name"):
             call("olga")
 
 

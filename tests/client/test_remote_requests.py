@@ -59,7 +59,7 @@ def test_a_request_through_the_client(people: People) -> None:
     question = ana.sql(COUNT)
     assert question.release(epsilon="0.1", request_id="cheap").receipt.line
     dear = ana.sql(f"{COUNT} WHERE age > 5")
-    with pytest.raises(ApprovalNeeded, match=r"its ε of 0\.5 is above 0\.1"):
+    with pytest.raises(ApprovalNeeded, match=r"its ε of 0\.5 is above the policy's limit of 0\.1"):
         dear.release(epsilon="0.5")
     filed = ana.requests.file(dear, epsilon="0.5", purpose="the annual report")
     assert filed == ana.requests.file(dear, epsilon="0.5", purpose="the annual report")
@@ -170,14 +170,14 @@ def test_marked_answers_are_approved_and_signed(
     shown = ana.sql(f"{COUNT} WHERE age > 21").release(epsilon="0.05").receipt.line
     other = ana.sql(f"{COUNT} WHERE age > 22").release(epsilon="0.05").receipt.line
     owned = olga.sql(f"{COUNT} WHERE age > 23").release(epsilon="0.05").receipt.line
-    with pytest.raises(SfumatoError, match="no answers have been marked"):
+    with pytest.raises(SfumatoError, match="no answer is both marked"):
         reviewed_lines(policy)
     marked = ana.requests.publish([shown], purpose="the yearly report")
     assert marked.publishes == (shown,)
     for wrong in ([owned], [1], [10**9], []):
         with pytest.raises(SfumatoError):
             ana.requests.publish(wrong, purpose="not mine")
-    with pytest.raises(SfumatoError, match="no answers have been marked"):
+    with pytest.raises(SfumatoError, match="no answer is both marked"):
         reviewed_lines(policy)
     with pytest.raises(NotAllowed):
         ana.requests.approve(marked.number)
@@ -185,7 +185,7 @@ def test_marked_answers_are_approved_and_signed(
     with open_owner_check(policy) as (is_owner, people_file):
         assert [is_owner(name) for name in ("olga", "ana", "nobody")] == [True, False, False]
         assert reviewed_lines(policy, is_owner=is_owner, people=people_file) == (shown,)
-    with pytest.raises(SfumatoError, match="no answers have been marked"):
+    with pytest.raises(SfumatoError, match="no answer is both marked"):
         reviewed_lines(policy, is_owner=lambda name: name != "olga")  # disabled since
     signer, path = SigningKey.new(), tmp_path / "bundle.zip"
     report = bundle(policy, signer, path, questions=reviewed_lines(policy))

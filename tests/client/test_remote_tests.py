@@ -96,10 +96,10 @@ def test_power_is_the_same_from_afar(ana: RemoteCurator, policy: Path) -> None:
     for wrong in ({}, {"sizes": 10}, {**ASSUMED, "shares": ["2", "3"]}, {**ASSUMED, "confidence": "0.9"}):
         with pytest.raises(sf.SfumatoError):
             there.power(**PRICE, **wrong)
-    with pytest.raises(sf.SfumatoError, match="release does not take it for test"):
+    with pytest.raises(sf.SfumatoError, match="'release' of 'test' does not take it"):
         there.release(**PRICE, sizes=10)
     address = ana.policy_connection
-    with pytest.raises(Unsupported, match="power is available for tests only"):
+    with pytest.raises(Unsupported, match="'power' is available only for hypothesis tests"):
         address.wire.call_free(address.policy, "questions", "power", {"sql": BY_ARM}, {})
     assert spent(ana) == before
 
@@ -171,7 +171,7 @@ def test_a_sample_of_what_is_of_all_units_is_refused_with_a_way_out(policy: Path
             local.test("independence", by_arm),
         ):
             with pytest.raises(
-                InvalidParameter, match=r"sample must be left out: .* are always of all units"
+                InvalidParameter, match=r"sample must be left out, because .* always cover all units"
             ) as refused:
                 proposal.release(epsilon="0.5", delta="1e-7", sample="50 %")
             assert "leave it out" in refused.value.fix

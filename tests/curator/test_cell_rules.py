@@ -118,7 +118,7 @@ def test_a_frame_is_protected_with_rules(tmp_path: Path) -> None:
         (row,) = answer.to_pandas().to_dict("records")
         assert (round(row["days"]), round(row["costs"])) == (30, 60)
         assert "written as %d.%m.%Y" in str(curator.tables)
-    with pytest.raises(sf.InvalidParameter, match="mapping of keys"):
+    with pytest.raises(sf.InvalidParameter, match="must be a mapping"):
         sf.protect(frame, rules={"day": "%d.%m.%Y"}, **where)
     with pytest.raises(InvalidPolicy, match="no column of this name"):
         sf.protect(frame, rules={"date": {"format": "%d.%m.%Y"}}, **where)

@@ -192,10 +192,10 @@ def test_limits_and_weights_are_of_one_select(library: sf.Curator) -> None:
 
 MEDIAN = "SELECT MEDIAN(size) AS m FROM loans"
 LARGE = "SELECT SUM(size) AS m FROM loans WHERE MONTH(day) = 12"
-ROWS_LINE = "rows of one member beyond 4 do not count in full"
+ROWS_LINE = "rows beyond the limit of 4 per member do not count in full"
 ID_LINE = "rows without member are left out"
-SIZE_LINE = "size beyond 0…6 counts as 0 or 6"
-DAY_LINE = "day beyond 2024-01-01 00:00:00…2025-12-31 00:00:00 counts as 2024-01-01 00:00:00 or 2025-12-31 00:00:00"
+SIZE_LINE = "size outside 0…6 counts as 0 or 6"
+DAY_LINE = "day outside 2024-01-01 00:00:00…2025-12-31 00:00:00 counts as 2024-01-01 00:00:00 or 2025-12-31 00:00:00"
 
 
 def test_a_column_has_the_lines_of_every_select_that_it_reads(library: sf.Curator) -> None:
@@ -233,7 +233,7 @@ def test_a_column_without_a_range_has_its_line_and_nothing_of_a_range(library: s
 def test_what_was_cut_is_asked_of_each_select_alone(library: sf.Curator) -> None:
     question = library.sql(f"{MEDIAN} UNION ALL {LARGE}")
     for ask in (question.clipped, question.release(epsilon=2).clipped):
-        with pytest.raises(sf.InvalidParameter, match="combines several") as refused:
+        with pytest.raises(sf.InvalidParameter, match="with one SELECT") as refused:
             ask()
         assert "each SELECT alone" in refused.value.fix
 

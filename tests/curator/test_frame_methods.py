@@ -70,7 +70,7 @@ def test_a_habit_is_the_builders_own_step(
 
 
 REFUSED: list[tuple[Callable[[TableView], Any], str]] = [
-    (lambda rows: rows.head(), "describe() lists the columns"),
+    (lambda rows: rows.head(), "call describe() for the columns"),
     (lambda rows: rows.tail(3), "the rows of a private table are never shown"),
     (lambda rows: rows.to_pandas(), "the rows of a private table are never shown"),
     (lambda rows: rows.sort_values("delay"), "aggregate first"),

@@ -76,7 +76,7 @@ def test_tables_are_listed_free(clinic: sf.Curator) -> None:
 def test_columns_are_listed_as_they_are_declared(clinic: sf.Curator) -> None:
     for text in ("DESCRIBE visits", "desc Visits", "DESCRIBE main.visits", 'DESCRIBE "visits"'):
         assert clinic.sql(text).release().rows == (
-            ("patient_id", "id", "identifies the unit of a row: COUNT(DISTINCT …) of it counts units"),
+            ("patient_id", "id", "identifies the unit of a row; COUNT(DISTINCT …) counts units"),
             ("ward", "text", "one of A, B, NULL is a group"),
             ("age", "integer", "from 0 to 110"),
             ("cost", "real", "from 0 to 60.5, in steps of 0.25"),

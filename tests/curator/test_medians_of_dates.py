@@ -79,9 +79,11 @@ def test_an_answer_of_dates_is_written_and_read_again(clinic: sf.Curator) -> Non
 def test_no_interval_is_bought_that_would_not_be_shown(clinic: sf.Curator) -> None:
     """A median of dates has none; the fix, typed as it stands, has one."""
     question = clinic.sql("SELECT MEDIAN(day) AS m FROM visits")
-    with pytest.raises(sf.InvalidParameter, match="without an interval") as refused:
+    with pytest.raises(sf.InvalidParameter, match="has no interval") as refused:
         question.release(epsilon=5, range="value")
-    days = refused.value.fix.removeprefix("leave it out, or ask for the quantile of ").removesuffix(", which has one")
+    days = refused.value.fix.removeprefix("leave out range, or select the quantile of ").removesuffix(
+        ", which has an interval"
+    )
     answer = clinic.sql(f"SELECT MEDIAN({days}) AS m FROM visits").release(epsilon=5, range="value")
     low, high = answer.intervals["m"][0]  # type: ignore[misc]
     assert 0 <= low <= high < 365

@@ -67,7 +67,7 @@ def test_a_forecast_says_what_the_answer_will_say(curator: Any) -> None:
 
 def test_a_mode_says_once_what_it_leaves_out(curator: Any) -> None:
     answer = curator.sql("SELECT MODE(town) AS m FROM visits").release(epsilon=1)
-    assert "rows with an undeclared value of town count for none of its values" in answer.caveats["m"]
+    assert "rows with an undeclared value of town do not count for any of its values" in answer.caveats["m"]
     assert answer.warnings == ()
 
 
@@ -77,7 +77,7 @@ def test_a_published_object_says_what_moves_its_numbers(curator: Any) -> None:
     rows = "rows beyond the limits do not count in full (≤ 2 rows of one unit, in all groups together)"
     assert answer.caveats == {
         "n": f"{rows}; ± does not include this",
-        "c": f"cost beyond 0…9 counts as 0 or 9; {rows}; ± does not include this",
+        "c": f"cost outside 0…9 counts as 0 or 9; {rows}; ± does not include this",
     }
 
 

@@ -143,7 +143,7 @@ def test_units_with_more_rows_than_count_weigh_alike_in_all_moments(tmp_path: Pa
         question = curator.sql("SELECT STDDEV_POP(cost) AS sd, AVG(cost) AS mean, COUNT(*) AS n FROM visits")
         assert {each.strategy.value for each in question.bounding_options} == {"reweight", "sample"}
         answer = question.release(epsilon=10_000)
-        with pytest.raises(sf.InvalidParameter, match="one of those for this question"):
+        with pytest.raises(sf.InvalidParameter, match="one of those that this question allows"):
             question.limit(strategy="clip-l1").explain()
     ((sd, mean, count),) = answer.rows
     assert (sd, mean) == (pytest.approx(wanted[0], rel=0.03), pytest.approx(wanted[1], rel=0.03))
@@ -166,9 +166,9 @@ def test_a_price_is_split_by_weight(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ({"n": 0}, "weights n must be"),
-        ({"n": -1}, "weights n must be"),
-        ({"n": "much"}, "weights n"),
+        ({"n": 0}, "weights for .n. must be"),
+        ({"n": -1}, "weights for .n. must be"),
+        ({"n": "much"}, "weights for .n."),
         ({"visits": 2}, "columns of noisy numbers: n, age"),
         ({"region": 2}, "columns of noisy numbers: n, age"),
         (2, "a mapping from columns to numbers"),

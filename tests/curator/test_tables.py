@@ -119,7 +119,7 @@ def test_a_view_shows_its_steps_and_its_columns(flights: sf.Curator) -> None:
         "  join airlines on carrier",
         "  group by name",
         "  measure n = count(), hours = mean(hours, where distance > 100)",
-        "  .explain() .error() .price() .advise() .limit() are free, .release() asks",
+        "  .explain() .error() .price() .advise() .limit() are free, .release() spends",
     ]
 
 
@@ -144,7 +144,7 @@ def test_refusals_name_the_step(flights: sf.Curator) -> None:
     with pytest.raises(sf.Unsupported) as refusal:
         flights.table("flights").where("dely > 5")
     assert str(refusal.value) == (
-        "the policy declares no column named dely [unknown-column]\n"
+        "the policy declares no column named 'dely' [unknown-column]\n"
         '  place: the step "where dely > 5"\n  fix:   did you mean delay?'
     )
 
@@ -158,4 +158,4 @@ def test_an_analyst_builds_questions_too(flights: sf.Curator) -> None:
 def test_a_name_with_spaces_is_told_its_quotes(flights: sf.Curator) -> None:
     with pytest.raises(sf.Unsupported) as refused:
         flights.table("flights").group_by("delay minutes")
-    assert "names with spaces need double quotes" in refused.value.fix
+    assert "put names with spaces in double quotes" in refused.value.fix

@@ -119,7 +119,7 @@ def test_declared_values_are_matched_to_units(ample: sf.Curator) -> None:
     explanation = str(ask.explain(epsilon=1))
     assert "≤ 1 value of one unit, in all groups together" in explanation
     assert "match, the only strategy that applies" in explanation
-    assert "counts for only as many values" in str(ask.error(epsilon=1).caveats["d"])
+    assert "counts for a limited number of values" in str(ask.error(epsilon=1).caveats["d"])
     answer = ask.release(epsilon=10, confidence="0.9999999")
     assert all(low <= 3 <= high for low, high in answer.intervals["d"])
     assert "(match)" in str(answer.receipt)
@@ -253,7 +253,7 @@ REFUSED = {
     "SELECT MODE(ward) FROM visits": "among declared values, and ward has none",
     "SELECT MODE() FROM visits": "write MODE(<column>",
     "SELECT MODE() WITHIN GROUP (ORDER BY drug, town) FROM visits": "WITHIN GROUP",
-    "SELECT MODE(DISTINCT drug) FROM visits": "DISTINCT can only be counted",
+    "SELECT MODE(DISTINCT drug) FROM visits": "DISTINCT can only be used in COUNT",
     "SELECT town, MODE(drug) FROM visits GROUP BY ROLLUP (town)": "subtotal",
     "SELECT town, COUNT(DISTINCT drug) FROM visits GROUP BY ROLLUP (town)": "subtotal",
     "SELECT MODE(drug) || 'x' FROM visits": "cannot be applied to noisy numbers",

@@ -186,7 +186,7 @@ def test_whole_numbers_are_found_in_their_cells(listed: list[int]) -> None:
     around = {each + step for each in listed for step in (-2, -1, 0, 1, 2)}
     values = [*sorted(around), None, -LARGEST - 1, LARGEST, 7]
     wanted = [listed.index(each) if each in listed else len(listed) for each in values]
-    assert cells.of(pa.array(values, pa.int64())).tolist() == wanted
+    assert cells.cell_index(pa.array(values, pa.int64())).tolist() == wanted
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -344,7 +344,7 @@ def test_clipped_rows_are_refused() -> None:
     """What is clipped in fine cells is not clipped in coarse ones: the limit of a coarse marginal would not hold."""
     opened = engine(rows(1), units=True)
     clipped = bounded(opened, Strategy.CLIP_L1, ("sex", "ward", "smokes"), lambda _: (Count(),))
-    with pytest.raises(InvalidParameter, match="weighted or sampled"):
+    with pytest.raises(InvalidParameter, match="the strategy whole, reweight or sample"):
         Marginals(clipped, CELLS, SETS)
-    with pytest.raises(InvalidParameter, match="a plan that samples rows, or in which every row is a unit"):
+    with pytest.raises(InvalidParameter, match="a plan with the strategy whole or sample"):
         ValueCounts(replace(clipped, measures=clipped.measures * 2), ())

@@ -238,11 +238,11 @@ def test_the_command_line_tells_price_range_and_guarantee(tmp_path) -> None:  # 
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("who,bid\na,1\n", [], "add --column"),
-        ("bid\n-1\n", [], "bids must be a list of finite numbers ≥ 0"),
-        ("bid\nmany\n", [], "bids must be a list of finite numbers ≥ 0"),
-        ("bid\n", [], "bids must be a list of finite numbers ≥ 0"),
-        ("", [], "add --column"),
+        ("who,bid\na,1\n", [], "such as --column bid"),
+        ("bid\n-1\n", [], "bids must be a list of finite numbers of at least 0"),
+        ("bid\nmany\n", [], "bids must be a list of finite numbers of at least 0"),
+        ("bid\n", [], "bids must be a list of finite numbers of at least 0"),
+        ("", [], "such as --column bid"),
         ("bid\n1\n", ["--epsilon", "none"], "epsilon must be"),
         ("bid\n1\n", ["--steps", "0"], "not in the range"),
         ("bid\n1\n", ["--steps", "100000000"], "not in the range"),

@@ -215,5 +215,5 @@ def test_draws_follow_the_mixture() -> None:
 def test_hostile_input_gets_rule_and_fix(arguments: dict[str, object]) -> None:
     with pytest.raises(sf.InvalidParameter):
         games.exactly_truthful(WITH_GAP["line of 3"], **arguments)  # type: ignore[arg-type]
-    with pytest.raises(sf.InvalidParameter, match="an Environment"):
+    with pytest.raises(sf.InvalidParameter, match="made with Environment"):
         games.exactly_truthful("somewhere")  # type: ignore[arg-type]

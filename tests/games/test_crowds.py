@@ -74,8 +74,8 @@ def test_influence_is_what_one_player_changes() -> None:
     ("make", "message"),
     [
         (lambda: games.Crowd(np.ones((1, 2, 3)), []), "types must be"),
-        (lambda: games.Crowd(np.ones((1, 2, 3)), [0, 0, 1]), "type indices"),
-        (lambda: games.Crowd(np.ones((1, 2, 3)), [0, 0, -1]), "type indices"),
+        (lambda: games.Crowd(np.ones((1, 2, 3)), [0, 0, 1]), "a list of zeros, because payoffs has one type"),
+        (lambda: games.Crowd(np.ones((1, 2, 3)), [0, 0, -1]), "a list of zeros, because payoffs has one type"),
         (lambda: games.Crowd(np.ones((1, 2, 3)), [0.5, 0, 0]), "types must be"),
         (lambda: games.Crowd(np.ones((1, 2, 2)), [0, 0, 0]), "payoffs must be an array"),
         (lambda: games.Crowd(np.full((1, 2, 3), 1.5), [0, 0, 0]), "numbers from 0 to 1"),
@@ -97,5 +97,5 @@ def test_hostile_input_gets_rule_and_fix(make: object, message: str) -> None:
 def test_games_that_go_in_circles_are_refused() -> None:
     """Matching pennies by two types: one wants company, the other wants to be alone."""
     crowd = games.Crowd([[[0, 1], [0, 1]], [[1, 0], [1, 0]]], [0, 1])
-    with pytest.raises(sf.InvalidParameter, match="best responses reach an equilibrium"):
+    with pytest.raises(sf.InvalidParameter, match="reach an equilibrium by moving to their best responses"):
         crowd.settle(max_moves=50)

@@ -174,13 +174,13 @@ def test_advice_given_the_board_is_needed_for_the_theorem() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: games.equilibrium("roads", 1), "a Crowd"),
+        (lambda: games.equilibrium("roads", 1), "made with Crowd"),
         (lambda: games.equilibrium(ROADS, 0), "epsilon must be"),
         (lambda: games.equilibrium(ROADS, float("nan")), "epsilon must be"),
         (lambda: games.equilibrium(ROADS, 1, 1), "delta must be"),
-        (lambda: games.equilibrium(ROADS, "1e-9"), "at which noise for"),
-        (lambda: games.equilibrium(ROADS, "1e-9", "1e-9", rounds=10), "at which noise for"),
-        (lambda: games.equilibrium(ROADS, "1e30"), "at which noise for"),
+        (lambda: games.equilibrium(ROADS, "1e-9"), "an ε at which the noise of"),
+        (lambda: games.equilibrium(ROADS, "1e-9", "1e-9", rounds=10), "an ε at which the noise of"),
+        (lambda: games.equilibrium(ROADS, "1e30"), "an ε at which the noise of"),
         (lambda: games.equilibrium(ROADS, 1, rounds=1), "rounds must be"),
         (lambda: games.equilibrium(ROADS, 1, rounds=10**9), "rounds must be"),
         (lambda: games.equilibrium(ROADS, 1, rounds=2).release().deviation(1), "runs must be"),

@@ -190,12 +190,12 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
         (lambda: games.Environment([[1, 0], [0, 1]], 2, types=["a", "a"]), "different names"),
         (lambda: games.Environment.from_function("u", 2, [0], [1]), "a function"),
         (lambda: games.Environment.from_function(lambda t, s: t * s, 2, [], [1]), "different names"),
-        (lambda: games.Environment([[0.123456789012345, 1]], 10**6), "small common denominator"),
-        (lambda: games.truthfulness(sf.Exponential(1), "game"), "an Environment"),
-        (lambda: games.truthfulness("best", HAND["majority"]), "a selection, a rule"),
-        (lambda: games.truthfulness(sf.Exponential, HAND["majority"]), "a selection, a rule"),
+        (lambda: games.Environment([[0.123456789012345, 1]], 10**6), "few decimals, because they are added up exactly"),
+        (lambda: games.truthfulness(sf.Exponential(1), "game"), "made with Environment"),
+        (lambda: games.truthfulness("best", HAND["majority"]), "a selection mechanism (such as Exponential"),
+        (lambda: games.truthfulness(sf.Exponential, HAND["majority"]), "a selection mechanism (such as Exponential"),
         (lambda: games.truthfulness(lambda r: None, HAND["majority"]), "sum to exactly 1"),  # noqa: ARG005
-        (lambda: games.bounds(3), "a Curve"),  # type: ignore[arg-type]
+        (lambda: games.bounds(3), "a privacy curve"),  # type: ignore[arg-type]
         (lambda: games.Environment([[1, 0]], 2, outcomes=[[0], [1]]), "different names"),
         (lambda: games.truthfulness(sf.TopK(1, k=1), HAND["majority"]), "Exponential or PermuteAndFlip"),
         (lambda: games.truthfulness(sf.NoisyMax(1), HAND["majority"]), "Exponential or PermuteAndFlip"),
@@ -207,15 +207,15 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
         (lambda: games.truthfulness(lambda r: [1, 1], HAND["majority"]), "sum to exactly 1"),  # noqa: ARG005
         (
             lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1]),
-            "the type index of each of the",
+            "type numbers from 0 to",
         ),
         (
             lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release([0, 1, 7]),
-            "the type index of each of the",
+            "type numbers from 0 to",
         ),
         (
             lambda: games.WelfareSelection(HAND["majority"], sf.Exponential(1)).release(None),
-            "the type index of each of the",
+            "type numbers from 0 to",
         ),
         (lambda: games.line(1, 3), "points must be"),
         (lambda: games.line(3, 3, facilities=4), "facilities must be"),

@@ -282,7 +282,7 @@ def test_units_within_a_period_are_clusters_of_their_own(tmp_path: Path) -> None
 def test_what_cannot_be_clustered_is_refused_before_the_charge(tmp_path: Path) -> None:
     wide = {**COLUMNS, "town": {"type": "integer", "bounds": [0, 44]}}
     with curator(people(60).assign(town=1), tmp_path, max_rows=3, columns=wide) as made:
-        with pytest.raises(Unsupported, match="products of a unit's scores") as refused:
+        with pytest.raises(Unsupported, match="robust errors need too many sums") as refused:
             made.regress("hours ~ C(town)", "people", robust=True)
         assert "rows=1" in refused.value.fix
         explained = str(clustered(made, "hours ~ age").explain())

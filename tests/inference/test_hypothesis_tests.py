@@ -126,11 +126,11 @@ def test_a_count_beside_others_has_the_law_of_its_noises(
 def test_a_count_among_several_must_be_named(clinic: sf.Curator) -> None:
     """And the share of a count with several noises is asked for alone."""
     answer = ask(clinic, "SELECT dose, COUNT(*) AS n, COUNT(age) AS f FROM patients GROUP BY dose")
-    with pytest.raises(InvalidParameter, match="give one of n, f"):
+    with pytest.raises(InvalidParameter, match="name one of n, f"):
         answer.test("fit")
     assert 0 <= answer.test("fit", column="n").p_value <= 1
     summed = ask(clinic, "SELECT COUNT(*) AS n, AVG(age) AS a FROM patients WHERE arm = 'old'")
-    with pytest.raises(Unsupported, match="single noise"):
+    with pytest.raises(Unsupported, match="a count to which noise was added once"):
         summed.test("share", of=3000)
 
 
@@ -185,7 +185,7 @@ def test_lost_groups_are_said(
     ("text", "test", "options", "rule"),
     [
         (BY_ARM, "chi", {}, "one of independence"),
-        (BY_ARM, "independence", {"colum": 1}, "left out"),
+        (BY_ARM, "independence", {"colum": 1}, "option must be one of column, outcome"),
         (BY_ARM, "independence", {"column": "arm"}, "COUNT"),
         (BY_ARM, "fit", {}, "counts by one key"),
         (BY_ARM, "difference", {"outcome": "maybe"}, "one of false, true"),
@@ -202,7 +202,7 @@ def test_lost_groups_are_said(
         ("SELECT age, cured, dose, COUNT(*) AS n FROM patients GROUP BY age, cured, dose", "fit", {}, "by one key"),
         (MANY, "independence", {}, "at most 500"),
         ("SELECT COUNT(*) AS n FROM patients", "share", {}, "public number"),
-        ("SELECT COUNT(*) AS n FROM patients", "share", {"of": 10, "equals": 1}, "between 0 and 1"),
+        ("SELECT COUNT(*) AS n FROM patients", "share", {"of": 10, "equals": 1}, "above 0 and below 1"),
         ("SELECT dose, MEDIAN(weight) AS m FROM patients GROUP BY dose", "anova", {}, "AVG"),
         ("SELECT arm, COUNT(*) AS n FROM patients GROUP BY ROLLUP (arm)", "fit", {}, "plain counts"),
     ],
@@ -313,10 +313,10 @@ def test_power_is_told_before_paying(clinic: sf.Curator) -> None:
     [
         ({"sizes": 300, "shares": ["0.3"]}, "each of 2 groups"),
         ({"sizes": [1, 2, 3], "shares": ["0.3", "0.4"]}, "each of 2 groups"),
-        ({"sizes": 300, "shares": ["0.3", "1.4"]}, "between 0 and 1"),
+        ({"sizes": 300, "shares": ["0.3", "1.4"]}, "from 0 to 1 for each group"),
         ({"sizes": -3, "shares": ["0.3", "0.4"]}, "positive"),
         ({"sizes": 300}, "deviation"),
-        ({"sizes": 300, "means": [1, 2], "deviation": 3}, "counts of an outcome"),
+        ({"sizes": 300, "means": [1, 2], "deviation": 3}, "this question counts an outcome"),
         ({"sizes": 300, "shares": ["0.3", "0.4"], "level": 0}, "level"),
     ],
 )

@@ -184,7 +184,7 @@ def test_a_plan_that_clips_totals_is_no_scan(tmp_path: Path) -> None:
         others = [other for other in candidate_bounded_plans(plan, plan.limits, 2) if other.strategy in CLIPPING]
         assert others
         for clipped in others:
-            with pytest.raises(InvalidParameter, match="rows count in full"):
+            with pytest.raises(InvalidParameter, match="a row counts in full"):
                 replace(totals, bounded=clipped)
 
 

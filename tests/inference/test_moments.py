@@ -145,7 +145,7 @@ def test_times_of_one_day_that_a_question_derives_are_told_apart(tmp_path: Path)
 
 
 def test_values_that_sql_cannot_tell_apart_are_no_category() -> None:
-    with pytest.raises(InvalidParameter, match="two of c are equal"):
+    with pytest.raises(InvalidParameter, match="two values of c are equal"):
         _require_distinct_predicates("c", ["c = 1", "c = 2", "c = 1"])
 
 

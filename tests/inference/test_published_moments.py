@@ -193,9 +193,9 @@ def test_what_has_no_known_law_or_no_single_values_is_refused(tmp_path: Path) ->
         pure = made.marginals("pupils", [("grade", "score")]).release(epsilon=1)
         later = made.marginals("pupils", [("score", "sex")]).release(epsilon=1, delta="1e-6")
         cases: list[tuple[str, Any, str]] = [
-            ("score ~ grade", "pairs.sfu", "a Synopsis"),
+            ("score ~ grade", "pairs.sfu", "an object that sf.synopsis"),
             ("score ~ grade", pure, "Gaussian noise"),
-            ("score ~ grade", pairs + later, "one release"),
+            ("score ~ grade", pairs + later, "a single release"),
             ("score ~ grade + age", made.marginals("pupils", [("grade", "score", "age")]).release(**PRICE), "several"),
             ("score ~ sex", made.marginals("pupils", [("sex", "grade"), ("score",)]).release(**PRICE), "missing value"),
             ("score ~ grade + sex", pairs, "missing value"),
@@ -215,7 +215,7 @@ def test_products_of_three_columns_need_them_together(tmp_path: Path) -> None:
     with school(tmp_path, impossible=impossible) as made:
         pairs = made.marginals("pupils", 2).release(**PRICE)
         assert sf.regress("score ~ grade + site", pairs).unbounded == ()
-        with pytest.raises(Unsupported, match="grade and score and site were not published together"):
+        with pytest.raises(Unsupported, match="grade, score, site were not published together"):
             sf.regress("score ~ grade * site", pairs)
 
 

@@ -169,7 +169,7 @@ def test_rows_that_another_curator_selected_are_refused(tmp_path: Path) -> None:
     with visits_curator(tmp_path)[0] as made, visits_curator(tmp_path / "other", most=1)[0] as other:
         own = RegressionSpec(selected_rows(made.table("visits").where("y > 0")), "y ~ x")
         assert made.propose(own).moments.rows_per_unit == 2
-        with pytest.raises(InvalidParameter, match="rows that this curator selected"):
+        with pytest.raises(InvalidParameter, match="rows selected by this curator"):
             made.propose(RegressionSpec(selected_rows(other.table("visits")), "y ~ x"))
 
 

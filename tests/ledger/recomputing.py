@@ -14,6 +14,8 @@ from sfumato.errors import WeakLedger
 from sfumato.ledger import spending
 from sfumato.ledger.spending import write_cost
 from sfumato.ledger.stores.sqlite import APPLICATION
+from sfumato.ledger.transaction import Terms
+from sfumato.privacy import codec
 
 
 def ledgers(folder: Path) -> Iterator[Path]:
@@ -46,10 +48,32 @@ def _charges(path: Path) -> _Charges | None:
         return None
 
 
+def _is_right(terms: str | None, kind: str, parts: str, cost: str, left: str | None) -> bool:
+    """Whether a charge is surely right, by what the ledger says alone: else it is opened, and accounts are asked."""
+    try:
+        curve, price = _curve(parts), None
+        if curve is not None:
+            price = _terms(terms).budget.cost(curve)
+    except Exception:
+        return False
+    paid = {cost, left} if kind == "tab-open" else {cost}
+    if price is not None and write_cost(price) not in paid:
+        return False
+    _RIGHT.add((terms, kind, parts, cost, left))
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _terms(text: str | None) -> Terms:
+    terms = codec.loads(text or "")
+    assert isinstance(terms, Terms)
+    return terms
+
+
 def wrong(path: Path) -> list[str]:
     """What is wrong with the charges of a ledger; of one that was damaged on purpose, nothing is asked."""
     charges = _charges(path)
-    if charges is not None and charges <= _RIGHT:
+    if charges is not None and all(charge in _RIGHT or _is_right(*charge) for charge in charges):
         return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakLedger)  # rolled back on purpose

@@ -150,7 +150,9 @@ def test_every_step_in_every_state(start: RequestState, act: RequestAct) -> None
         assert record.with_step(step, now).state(now) is ALLOWED[start, act]
     else:
         nothing_lapses = (start, act) == (RequestState.FILED, RequestAct.LAPSE)
-        with pytest.raises(RequestDecided, match="olga has not approved it" if nothing_lapses else f"it is {start}"):
+        with pytest.raises(
+            RequestDecided, match="olga has not approved this request" if nothing_lapses else f"this one is {start}"
+        ):
             record.with_step(step, now)
 
 
@@ -159,7 +161,7 @@ def test_every_step_in_every_state(start: RequestState, act: RequestAct) -> None
     [
         (RequestAct.APPROVE, "ana", "ana filed this request"),
         (RequestAct.REFUSE, "ana", "ana filed this request"),
-        (RequestAct.WITHDRAW, "olga", "only the person who filed it"),
+        (RequestAct.WITHDRAW, "olga", "only the person who filed this request"),
     ],
 )
 def test_who_may_take_a_step(act: RequestAct, by: str, why: str) -> None:
@@ -172,7 +174,7 @@ def test_two_approvals_are_of_two_people() -> None:
     record = RequestRecord.from_rows(Row(number=4, detail=codec.dumps(replace(REQUEST, approvals=2))))
     once = record.with_step(RequestStep(RequestAct.APPROVE, "olga"), 1)
     assert once.state(1) is RequestState.FILED
-    with pytest.raises(RequestDecided, match="olga has already approved it"):
+    with pytest.raises(RequestDecided, match="olga has already approved this request"):
         once.with_step(RequestStep(RequestAct.APPROVE, "olga"), 1)
     twice = replace(once, steps=once.steps * 2)  # even if the line were there
     assert twice.state(1) is RequestState.FILED
@@ -423,7 +425,7 @@ def test_what_has_expired_is_neither_approved_nor_released(ledger: sf.Ledger, mo
         clinic.conditioned(condition()).charge(release())
     with pytest.raises(ApprovalNeeded):
         assessing(clinic, other := release(plan="other")).charge(other)
-    with pytest.raises(RequestDecided, match="it is expired"):
+    with pytest.raises(RequestDecided, match="this one is expired"):
         approve(clinic, filed)
     ledger_line = clinic.charge(release(plan="later"))
     monkeypatch.setattr(SQLiteRows, "now", lambda _: start)  # a clock that jumps back brings nothing back
@@ -494,7 +496,7 @@ def test_verification_replays_the_state_machine(ledger: sf.Ledger) -> None:
     with ledger._guarded.writing() as transaction:
         transaction.append("request-step", "clinic", {"analyst": "ana", "about": number, "detail": detail})
     assert not ledger.verify().holds
-    assert "does not allow it" in ledger.verify().why
+    assert "not in a state that allows this step" in ledger.verify().why
 
 
 # ── races ──────────────────────────────────────────────────────────────────────────────────────

@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_written_is_told_once_and_fails_no_charge(
         raise OSError(28, "no space")
 
     monkeypatch.setattr(type(ledger._guarded.memory), "save", full)
-    with pytest.warns(WeakLedger, match="could not save an anchor"):
+    with pytest.warns(WeakLedger, match="could not write its anchor file"):
         clinic.charge(pure("0.1"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

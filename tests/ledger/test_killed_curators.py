@@ -212,7 +212,7 @@ def test_a_file_that_cannot_be_written_fails_no_charge_and_is_told_once(place: P
         path.unlink()
     (tmp_path / "state" / "sfumato" / "anchors").rmdir()
     (tmp_path / "state" / "sfumato" / "anchors").write_text("in the way")
-    with pytest.warns(WeakLedger, match="could not save an anchor"):
+    with pytest.warns(WeakLedger, match="could not write its anchor file"):
         clinic.charge(pure("0.1"))
     with warnings.catch_warnings(record=True) as told:
         clinic.charge(pure("0.1"))

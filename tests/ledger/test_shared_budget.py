@@ -103,14 +103,14 @@ def test_what_is_weak_about_the_ledger_is_in_the_log_of_the_server(place: Place,
         route_ledger_warnings(log)
         ServedPolicies([policy(tmp_path / "one", place.owner)]).close()
     (line,) = (tmp_path / "log").read_text().splitlines()
-    assert "connect as a role made with sfumato ledger init --spender" in json.loads(line)["warning"]
+    assert "connect as a role made with `sfumato ledger init --spender`" in json.loads(line)["warning"]
 
 
 def test_another_ledger_than_the_policy_names_is_warned_of(place: Place, tmp_path: Path) -> None:
     declared = read_policy(policy(tmp_path / "one", place.address))
     assert ledger_address(declared, place.owner) == place.owner  # the same one, as its owner
     for other in (tmp_path / "file", Place(place.server, "other").address):
-        with pytest.warns(WeakLedger, match="names another ledger"):
+        with pytest.warns(WeakLedger, match="not the one that the policy names"):
             assert ledger_address(declared, other) == other
 
 
@@ -159,7 +159,7 @@ def test_who_reads_a_ledger_that_was_rolled_back_is_told_and_acknowledges_by_a_c
     assert "ε = 0.9 of 1" in run.invoke(main, ["budget", file]).stdout
     refused = run.invoke(main, ["query", file, QUESTION, "--epsilon", "0.2"])
     assert refused.exit_code == 5
-    assert "sfumato ledger acknowledge --reason" in refused.stderr.replace("\n", " ")
+    assert "sfumato ledger acknowledge FILE --reason" in refused.stderr.replace("\n", " ")
 
     acknowledge = ["ledger", "acknowledge", ledger, "--reason", "failover"]
     for answer in ("n\n", ""):

@@ -232,7 +232,7 @@ def no_keys_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_keys_yet")
 def test_a_stuck_source_is_refused_at_its_first_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "urandom", lambda count: b"\x07" * count)
-    with pytest.raises(sf.errors.EntropyStuck, match="same 256 bits twice"):
+    with pytest.raises(sf.errors.EntropyStuck, match="same 256 random bits twice"):
         bits.RandomByteStream().take(1)
 
 

@@ -93,7 +93,7 @@ def test_numbers_are_whole_or_floats_of_at_most_eight_bytes() -> None:
     assert grids.as_numeric_array(many, None, "values").tolist() == [MOST, LEAST, 5]
     assert grids.as_numeric_array(tuple(many), F(1), "values").dtype == np.int64
     for wrong in ([True], ["1"], [None], [[1], [1, 2]], np.array([1], np.longdouble), np.array(many, object), 1j):
-        assert_refused(lambda w=wrong: grids.as_numeric_array(w, F(1), "values"), "whole numbers or floats")
+        assert_refused(lambda w=wrong: grids.as_numeric_array(w, F(1), "values"), "integers or floats")
     assert_refused(lambda: grids.as_numeric_array([0.5, 1], None, "values"), "when the mechanism has no grid")
     assert grids.as_numeric_array([0.5], F(1), "values").tolist() == [0.5]
 

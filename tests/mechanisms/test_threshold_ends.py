@@ -141,13 +141,14 @@ def test_the_ends_of_what_quantiles_accept() -> None:
     for epsilon, rows in ((2000, 1), (6000, 3), ("2e-10", 1), ("6e-10", 3)):
         assert sf.Quantiles(F(1, 2), epsilon, (0, 9), rows).rows_per_unit == rows
     for epsilon, rows in (("2000.1", 1), ("6000.1", 3), ("1.99e-10", 1), ("5.99e-10", 3)):
-        assert_refused(lambda e=epsilon, r=rows: sf.Quantiles(F(1, 2), e, (0, 9), r), "for each row of a unit")
+        limits = {1: "from 2e-10 to 2000 for rows_per_unit = 1", 3: "from 6e-10 to 6000 for rows_per_unit = 3"}[rows]
+        assert_refused(lambda e=epsilon, r=rows: sf.Quantiles(F(1, 2), e, (0, 9), r), limits)
     assert sf.Quantiles([F(1, 4), F(3, 4)], 4000, (0, 9)).levels == 2
-    assert_refused(lambda: sf.Quantiles([F(1, 4), F(3, 4)], "4000.1", (0, 9)), "for each row of a unit")
+    assert_refused(lambda: sf.Quantiles([F(1, 4), F(3, 4)], "4000.1", (0, 9)), "from 4e-10 to 4000")
     for offset in (-(2**40), 2**40):
         assert sf.Quantiles(F(1, 2), 1, (0, 9), offset=offset).offset == offset
         assert_refused(lambda o=offset: sf.Quantiles(F(1, 2), 1, (0, 9), offset=o * 2), "")
-    assert_refused(lambda: sf.Quantiles(F(1, 2), 1, (0, 9), offset=2**40 + 1), "from -2^40 to 2^40")
+    assert_refused(lambda: sf.Quantiles(F(1, 2), 1, (0, 9), offset=2**40 + 1), "at most 1,099,511,627,776 rows")
     largest = 2**61
     assert sf.Quantiles(F(1, 2), 1, (-largest, largest)).bounds == (-largest, largest)
     for bounds in ((1, 2, 3), (1,), 5, "ab", (0, 1.5), (False, 3), None):

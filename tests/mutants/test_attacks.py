@@ -294,7 +294,7 @@ MUTANTS = (
         "the accomplices are not asked about",
         Kind.AUDIT,
         "attacks.differencing:_sums_with_accomplices",
-        "[row_index, *others[:known]]",
+        "[row_index, *others[:accomplice_count]]",
         "[row_index]",
         ("attacks/test_refusals.py::test_withholding_tells_the_bit_for_every_table",),
     ),

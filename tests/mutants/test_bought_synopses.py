@@ -54,8 +54,8 @@ MUTANTS = (
         "a level answers for the column that is called so",
         Kind.KEYS,
         "publish.cells.answering:require_published_columns",
-        "missing = sorted({*named} - {*known})",
-        "missing = sorted(name for name in {*named} - {*known} if '_level_' not in name)",
+        "missing := sorted({*requested} - {*published})",
+        "missing := sorted(name for name in {*requested} - {*published} if '_level_' not in name)",
         (f"{_FREE}test_a_level_does_not_answer_for_a_column_of_its_name",),
     ),
     Mutant(

@@ -111,7 +111,7 @@ MUTANTS = (
         "a catalog relation hides a table of the policy",
         Kind.CONSENT,
         "server.postgres.catalog.answering:_is_catalog_table",
-        "name not in own_names and",
+        "name not in policy_names and",
         "",
         (f"{_TOLD}::test_a_table_of_the_policy_hides_a_catalog_relation",),
     ),

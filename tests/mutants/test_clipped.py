@@ -12,8 +12,8 @@ MUTANTS = (
         "of grouped rows one cell in each group counts",
         Kind.LIMITS,
         "plan.clipping:_questions_on_cells_beyond_bounds",
-        "kept_rows = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)",
-        "kept_rows = limits.groups if plan.keys else min(limits.rows, limits.rows_per_group)",
+        "question_row_limit = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)",
+        "question_row_limit = limits.groups if plan.keys else min(limits.rows, limits.rows_per_group)",
         ("safety/test_clipped.py::test_of_grouped_rows_as_many_cells_count_as_rows_are_kept",),
     ),
     Mutant(
@@ -107,8 +107,8 @@ WORST_CASE_MUTANTS = (
         "possible rows are counted in the whole table, not of each unit",
         Kind.LIMITS,
         "engine.lowering.relation_lowering:RelationLowering.lower_row_limit",
-        "place = Rank(partition, (Reference('t'), *map(Reference, short_names)))",
-        "place = Rank((), (Reference('t'), *map(Reference, short_names)))",
+        "row_rank = Rank(partition, (Reference('t'), *map(Reference, short_names)))",
+        "row_rank = Rank((), (Reference('t'), *map(Reference, short_names)))",
         (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),
     ),
     Mutant(
@@ -221,8 +221,8 @@ COMBINED_MUTANTS = (
         "united quantiles are said to have the smaller of their rank errors",
         Kind.RANGES,
         "curator.proposals.combined_questions:CombinedQuestion._rank_errors_and_notes",
-        "ranks[output.name] = max(found)",
-        "ranks[output.name] = min(found)",
+        "ranks[output.name] = max(errors)",
+        "ranks[output.name] = min(errors)",
         (f"{_COMBINED}::test_quantiles_in_a_union_keep_the_larger_of_their_rank_errors",),
     ),
     Mutant(

@@ -120,8 +120,8 @@ MUTANTS = (
         "rows of mixed signs are scaled one by one",
         Kind.SENSITIVITY,
         f"{_SCALING}:can_scale_rows_separately",
-        "0 in (each.row_contribution_bounds or ())",
-        "each.row_contribution_bounds",
+        "0 in (measure.row_contribution_bounds or ())",
+        "measure.row_contribution_bounds",
         _MIXED,
     ),
     Mutant(

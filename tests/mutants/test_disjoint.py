@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "numbers that are one double are taken for two values",
         Kind.RANGES,
-        "plan.aggregates.disjoint:_listed_values",
+        "plan.aggregates.disjoint:_operand_and_values",
         " or comparison.operand.domain.type is Type.REAL",
         "",
         (_ONLY,),

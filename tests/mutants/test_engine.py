@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "many declared values are not looked up",
         Kind.KEYS,
-        "engine.duckdb.scan:_listed_value",
+        "engine.duckdb.scan:_declared_value",
         "return f'CASE WHEN {value} IN (SELECT v FROM {choices}) THEN {value} END'",
         "return value",
         ("engine/duckdb/test_scan.py::test_a_table_of_many_values_means_what_a_list_of_them_does",),
@@ -544,8 +544,8 @@ MUTANTS = (
         "rows of one rank are sampled in the order in which they are read",
         Kind.SENSITIVITY,
         "engine.lowering.sampled_rows:rank_rows",
-        "(*kept_first, Reference('t'), *group_ranks, *keys, *values)",
-        "(*kept_first, Reference('t'), *group_ranks)",
+        "(*within_first, Reference('t'), *group_ranks, *keys, *values)",
+        "(*within_first, Reference('t'), *group_ranks)",
         ("engine/test_totals.py::test_codes_are_ordered_as_their_texts_are",),
     ),
     Mutant(

@@ -21,8 +21,8 @@ MUTANTS = (
         "neighbours of an attribute that is taken away are not joined",
         Kind.SAMPLING,
         "publish.graph.trees:_elimination_cliques",
-        "(neighbours[other] | rest) & ~own_bit",
-        "neighbours[other] & ~own_bit",
+        "(neighbours[other] | rest) & ~attribute_bit",
+        "neighbours[other] & ~attribute_bit",
         _TREES,
     ),
     Mutant(

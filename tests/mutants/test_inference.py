@@ -236,8 +236,8 @@ MUTANTS = (
         "a scale keeps a half-width of every confidence",
         Kind.LIMITS,
         "release.parts.scales:NoisyScale.half_width",
-        "len(known) >= _MAX_KNOWN",
-        "len(known) >= 1000 * _MAX_KNOWN",
+        "len(cached_widths) >= _MAX_CACHED_WIDTHS",
+        "len(cached_widths) >= 1000 * _MAX_CACHED_WIDTHS",
         ("release/parts/test_scales.py",),
     ),
     Mutant(

@@ -124,8 +124,8 @@ MUTANTS = (
         "the totals of an analyst are compared on their first line alone",
         Kind.AUDIT,
         "ledger.proofs.verifying:LineVerifier._check_amounts",
-        "elif own_state[0].add_line(cost, before, left) != own:",
-        "elif own_state[0].add_line(cost, before, left) == '':",
+        "elif analyst_state[0].add_line(cost, before, left) != analyst_totals:",
+        "elif analyst_state[0].add_line(cost, before, left) == '':",
         (f"{_RUNS}test_totals_are_compared_across_parts",),
     ),
     Mutant(

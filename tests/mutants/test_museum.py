@@ -67,8 +67,8 @@ MUTANTS = (
         "the tour does not look at the twins",
         Kind.AUDIT,
         "audit.museum.exhibit_audits:Tour.holds",
-        "each.caught and each.passes",
-        "each.caught",
+        "audit.caught and audit.passes",
+        "audit.caught",
         ("audit/museum/test_museum.py::test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told",),
     ),
     Mutant(

@@ -12,6 +12,24 @@ _WIDTHS = ("vectors/test_release_vectors.py::test_vectors[release.noisy_rows.noi
 _NULLS = "release/noisy_rows/test_noisy_nulls.py"
 MUTANTS = (
     Mutant(
+        "a total's noise in one group is another total's noise in the next",
+        Kind.REUSE,
+        "release.measured:_scaled_columns",
+        "first_noise + start * groups",
+        "first_noise + start",
+        (f"{_WINDOWS[0]}::test_noises_of_two_totals_in_different_groups_are_never_one",),
+    ),
+    Mutant(
+        "a forecast of totals and of their groups allows for the rounding of the smallest total",
+        Kind.RANGES,
+        "curator.previews.forecast_rows:forecast_rows",
+        "int(rows.groups_per_row.max())",
+        "int(rows.groups_per_row.min())",
+        (
+            "curator/previews/test_error_forecasts.py::test_a_total_of_weighted_counts_may_be_off_by_half_a_row_per_group",
+        ),
+    ),
+    Mutant(
         "a sum of noises of two scales is as wide as if all had the first scale",
         Kind.RANGES,
         "release.noisy_rows.noise_forms:IndependentNoises._widths_of_rows",
@@ -71,8 +89,8 @@ MUTANTS = (
         "a frame of unsure rows keeps its own range",
         Kind.RANGES,
         "release.noisy_rows.window_functions:evaluate_window",
-        "return made if is_certain else",
-        "return made if True else",
+        "return window_column if is_certain else",
+        "return window_column if True else",
         (f"{_WINDOWS[0]}::test_a_row_that_noisy_numbers_put_before_may_be_any",),
     ),
     Mutant(
@@ -135,8 +153,8 @@ MUTANTS = (
         "UNION keeps equal rows",
         Kind.KEYS,
         "release.noisy_rows.combining:_without_duplicates",
-        "shown = rows.shown[np.sort(first_of_equal)]",
-        "shown = rows.shown",
+        "ordered_rows = rows.shown[np.sort(first_of_equal)]",
+        "ordered_rows = rows.shown",
         ("curator/test_combined_questions.py::test_values_are_those_of_duckdb_over_the_released_rows",),
     ),
     Mutant(

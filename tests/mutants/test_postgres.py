@@ -23,7 +23,7 @@ MUTANTS = (
         "a server sends the values of keys that were not released",
         Kind.CONSENT,
         "engine.lowering.reading_statements:_restrict_to_groups",
-        "if not asked_keys",
+        "if not key_tests",
         "if True",
         (f"{_CELLS}[discovered keys]",),
     ),

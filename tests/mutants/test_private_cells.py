@@ -87,8 +87,8 @@ MUTANTS = (
         "as many values as there are have cells of their own",
         Kind.RANGES,
         "publish.synthesis.private_cells:ValueGroups.parts_from",
-        "[:MAX_OWN_CELLS]",
-        "[:100 * MAX_OWN_CELLS]",
+        "[:MAX_SINGLE_VALUE_CELLS]",
+        "[:100 * MAX_SINGLE_VALUE_CELLS]",
         _VALUES,
     ),
     Mutant(

@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "a row without a group is in the first",
         Kind.KEYS,
-        "engine.arrays:_GroupLookup.of",
+        "engine.arrays:_GroupLookup.group_index",
         "prefix_index = np.where(is_known, candidate, -1)",
         "prefix_index = np.where(is_known, candidate, 0)",
         ("engine/test_dense_arrays.py::test_groups_of_several_keys_are_found",),

@@ -63,8 +63,8 @@ MUTANTS = (
         "the width of another number of noises is kept",
         Kind.RANGES,
         "release.noisy_rows.noise_forms:IndependentNoises._cached_width",
-        "width = self._known_widths.get(law)",
-        "width = next(iter(self._known_widths.values()), None)",
+        "width = self._cached_widths.get(law)",
+        "width = next(iter(self._cached_widths.values()), None)",
         (f"{_FORMS}::test_every_row_has_the_width_that_it_has_alone",),
     ),
     Mutant(
@@ -146,6 +146,22 @@ MUTANTS = (
         "getattr(base, '__dataclass_fields__', None)",
         "vars(base)",
         (_CLASSES,),
+    ),
+    Mutant(
+        "totals of one mechanism share a half-width, whatever their units",
+        Kind.RANGES,
+        "release.noisy_rows.noise_forms:IndependentNoises._first_block_of_equal_noise",
+        "first_blocks.setdefault(noise, index)",
+        "first_blocks.setdefault(noise and noise.mechanism, index)",
+        (_FORMS,),
+    ),
+    Mutant(
+        "Gaussian thresholds are ruled out as if units were replaced",
+        Kind.NEIGHBOURS,
+        "mechanisms.key_thresholds:is_gaussian_surely_no_better",
+        "_count_sensitivity(groups, laplace_threshold.neighbours)",
+        "_count_sensitivity(groups, Neighbours.REPLACE)",
+        ("release/test_pricing.py::test_the_threshold_that_shows_the_smallest_groups_is_chosen",),
     ),
 )
 

@@ -404,7 +404,7 @@ MUTANTS = (
     Mutant(
         "cells that earlier noise chose are regressed as planned ones",
         Kind.RANGES,
-        "inference.published_moments:PublishedColumns.of",
+        "inference.published_moments:PublishedColumns.from_synopsis",
         "if synopsis.earlier:",
         "if False:",
         (f"{_PUBLISHED}::test_what_has_no_known_law_or_no_single_values_is_refused",),

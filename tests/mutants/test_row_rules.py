@@ -70,7 +70,7 @@ MUTANTS = (
         "fewer rows than asked for are returned without a word",
         Kind.HOSTILE,
         "publish.row_rules:draw_accepted",
-        "raise _rare_rows_refusal(texts, kept, drawn, rows)",
+        "raise _rare_rows_refusal(texts, accepted_count, drawn, rows)",
         "break",
         (_TESTS + "test_rows_that_are_too_rare_are_refused_with_their_count",),
     ),

@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "rows that are missing or not listed are in the first cell",
         Kind.KEYS,
-        "engine.arrays:_CellLookup.of",
+        "engine.arrays:_CellLookup.cell_index",
         "self._known.get(lookup_key(key), len(self._known)) for key",
         "self._known.get(lookup_key(key), 0) for key",
         ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),

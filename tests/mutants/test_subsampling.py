@@ -96,8 +96,8 @@ MUTANTS = (
         "a failure on a sample is forgotten in compositions",
         Kind.DELTA,
         "privacy.subsampled_losses:_dominating_lattice_pair",
-        "tuple((masses[step] for step in listed)), forward.mass_at_infinity, backward.mass_at_infinity)",
-        "tuple((masses[step] for step in listed)), 0.0, backward.mass_at_infinity)",
+        "tuple((masses[step] for step in steps)), forward.mass_at_infinity, backward.mass_at_infinity)",
+        "tuple((masses[step] for step in steps)), 0.0, backward.mass_at_infinity)",
         (FAILURE,),
     ),
     Mutant(

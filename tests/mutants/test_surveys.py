@@ -71,8 +71,8 @@ MUTANTS = (
         "each end of an interval may miss with the whole probability",
         Kind.FACTOR_TWO,
         "surveys.counts:count_interval",
-        "low, high = frequency_limits(support, asked, miss / 2)",
-        "low, high = frequency_limits(support, asked, 2 * miss)",
+        "low, high = frequency_limits(support, reports, miss / 2)",
+        "low, high = frequency_limits(support, reports, 2 * miss)",
         _HOLD,
     ),
     Mutant(
@@ -87,8 +87,8 @@ MUTANTS = (
         "counts are scaled to those who were asked, not to all",
         Kind.LIMITS,
         "surveys.counts:unbiased_counts",
-        "return respondents * (support / asked - probabilities.q) / probabilities.gap",
-        "return asked * (support / asked - probabilities.q) / probabilities.gap",
+        "return respondents * (support / reports - probabilities.q) / probabilities.gap",
+        "return reports * (support / reports - probabilities.q) / probabilities.gap",
         (f"{_COUNTS}estimates_and_variances_are_those_of_the_law",),
     ),
     Mutant(

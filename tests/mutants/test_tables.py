@@ -14,8 +14,8 @@ MUTANTS = (
         "NOT EXISTS over a public table drops rows without a value",
         Kind.NAN,
         "plan.sql.public_tables:_inlined_exists",
-        "exp.func('COALESCE', _in_list_or_false(pair[1], select, own, pair[0]), exp.false())",
-        "_in_list_or_false(pair[1], select, own, pair[0])",
+        "exp.func('COALESCE', _in_list_or_false(pair[1], select, public_conditions, pair[0]), exp.false())",
+        "_in_list_or_false(pair[1], select, public_conditions, pair[0])",
         ("plan/sql/test_public_values.py::test_rows_are_kept_as_duckdb_keeps_them",),
     ),
     Mutant(

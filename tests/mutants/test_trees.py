@@ -177,7 +177,7 @@ MUTANTS = (
         "units that are counted may be in more groups than their limit where a tree proves few rows",
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_is_within_limits",
-        "SAMPLE or any((each.measure.once_per_unit for each in bounded_plan.measures))",
+        "SAMPLE or any((bounded_measure.measure.once_per_unit for bounded_measure in bounded_plan.measures))",
         "SAMPLE",
         (_PROVED,),
     ),

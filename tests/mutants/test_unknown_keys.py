@@ -116,8 +116,8 @@ MUTANTS = (
         "a group is said to be shown rarely where it is shown often",
         Kind.KEYS,
         "curator.previews.explaining:discovery_warning",
-        "rarely_shown_size = int(threshold.error(_RARELY_SHOWN))",
-        "rarely_shown_size = int(threshold.error(_USUALLY_SHOWN))",
+        "rare_size = int(threshold.error(_UNLIKELY))",
+        "rare_size = int(threshold.error(_LIKELY))",
         ("curator/previews/test_unknown_groups.py::test_who_asks_is_told_before_spending_which_groups_will_not_show",),
     ),
     Mutant(

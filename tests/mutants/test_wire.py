@@ -31,7 +31,7 @@ MUTANTS = (
         Kind.CONSENT,
         "server.postgres.session_settings:SessionSettings.__init__",
         "self._values = dict(self._defaults)",
-        "self._values = _DEFAULTS.update(own) or _DEFAULTS",
+        "self._values = _DEFAULTS.update(session_defaults) or _DEFAULTS",
         (f"{_SESSIONS}::test_a_price_stays_with_its_connection_and_its_transaction",),
     ),
     Mutant(
@@ -46,8 +46,8 @@ MUTANTS = (
         "two questions of one text are both asked",
         Kind.CONSENT,
         "server.postgres.sessions:ClientSession._require_one_question",
-        "if len(asked) > 1:",
-        "if len(asked) > 2:",
+        "if len(questions) > 1:",
+        "if len(questions) > 2:",
         (f"{_SESSIONS}::test_two_questions_in_one_text_are_refused_before_either_is_asked",),
     ),
     Mutant(
@@ -206,8 +206,8 @@ MUTANTS = (
         "everybody's receipts are shown",
         Kind.CONSENT,
         "server.gateway:Gateway._history_batch",
-        "own = None if caller.role in _READ_ALL_ROLES else caller.user",
-        "own = None",
+        "only_analyst = None if caller.role in _READ_ALL_ROLES else caller.user",
+        "only_analyst = None",
         (f"{_SESSIONS}::test_receipts_are_a_free_table_of_one_s_own_answers",),
     ),
     Mutant(

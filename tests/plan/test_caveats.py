@@ -60,25 +60,25 @@ def test_numbers_that_nothing_can_move_say_nothing(question: str) -> None:
 @pytest.mark.parametrize(
     ("question", "line"),
     [
-        ("SELECT AVG(cost) AS n FROM visits", "cost beyond -5…300.5 counts as -5 or 300.5"),
+        ("SELECT AVG(cost) AS n FROM visits", "cost outside -5…300.5 counts as -5 or 300.5"),
         ("SELECT SUM(LEAST(cost, 100)) AS n FROM visits", "cost below -5 counts as -5"),
-        ("SELECT SUM(LEAST(cost, 400)) AS n FROM visits", "cost beyond -5…300.5 counts as -5 or 300.5"),
+        ("SELECT SUM(LEAST(cost, 400)) AS n FROM visits", "cost outside -5…300.5 counts as -5 or 300.5"),
         ("SELECT SUM(GREATEST(cost, -5)) AS n FROM visits", "cost above 300.5 counts as 300.5"),
-        ("SELECT MEDIAN(age) AS n FROM visits", "age beyond 0…110 counts as 0 or 110"),
-        ("SELECT STDDEV(age) AS n FROM visits", "age beyond 0…110 counts as 0 or 110"),
+        ("SELECT MEDIAN(age) AS n FROM visits", "age outside 0…110 counts as 0 or 110"),
+        ("SELECT STDDEV(age) AS n FROM visits", "age outside 0…110 counts as 0 or 110"),
         ("SELECT COUNT(*) AS n FROM visits WHERE age >= 0", "age below 0 counts as 0"),
         ("SELECT COUNT(*) AS n FROM visits WHERE age <= 110", "age above 110 counts as 110"),
         ("SELECT COUNT(*) AS n FROM visits WHERE age < 111", "age above 110 counts as 110"),
         ("SELECT COUNT(*) AS n FROM visits WHERE age > 110", "age above 110 counts as 110"),
         ("SELECT COUNT(*) AS n FROM visits WHERE age = 110", "age above 110 counts as 110"),
-        ("SELECT COUNT(*) AS n FROM visits WHERE age % 7 = 3", "age beyond 0…110 counts as 0 or 110"),
+        ("SELECT COUNT(*) AS n FROM visits WHERE age % 7 = 3", "age outside 0…110 counts as 0 or 110"),
         (
             "SELECT COUNT(*) AS n FROM visits WHERE day >= DATE '2000-01-01'",
             "day below 2000-01-01 counts as 2000-01-01",
         ),
         (
             "SELECT EXTRACT(year FROM day) AS y, COUNT(*) AS n FROM visits GROUP BY y",
-            "day beyond 2000-01-01…2020-12-31 counts as 2000-01-01 or 2020-12-31",
+            "day outside 2000-01-01…2020-12-31 counts as 2000-01-01 or 2020-12-31",
         ),
         ("SELECT SUM(floor) AS n FROM visits", "undeclared values of floor do not count"),
         (
@@ -100,7 +100,7 @@ def test_each_column_has_the_lines_of_the_results_it_is_computed_from() -> None:
     said = caveats(
         "SELECT COUNT(*) AS n, SUM(cost) AS c, SUM(age) AS a, SUM(cost) / SUM(age) AS both, 1 AS one FROM visits"
     )
-    cost, age = "cost beyond -5…300.5 counts as -5 or 300.5", "age beyond 0…110 counts as 0 or 110"
+    cost, age = "cost outside -5…300.5 counts as -5 or 300.5", "age outside 0…110 counts as 0 or 110"
     assert said == {"c": cost, "a": age, "both": f"{cost}; {age}"}
 
 
@@ -108,25 +108,27 @@ def test_an_outer_query_and_a_window_carry_the_lines_of_what_they_read() -> None
     inner = "SELECT state, SUM(cost) AS c, COUNT(*) AS n FROM visits GROUP BY state"
     said = caveats(f"SELECT MAX(c) AS top, SUM(n) AS all_rows FROM ({inner})")
     lost = "rows with an undeclared value of state are in no group"
-    assert said == {"top": f"cost beyond -5…300.5 counts as -5 or 300.5; {lost}", "all_rows": lost}
+    assert said == {"top": f"cost outside -5…300.5 counts as -5 or 300.5; {lost}", "all_rows": lost}
     shared = caveats("SELECT state, SUM(SUM(cost)) OVER () AS all_costs FROM visits GROUP BY state")
-    assert shared == {"all_costs": "cost beyond -5…300.5 counts as -5 or 300.5"}
+    assert shared == {"all_costs": "cost outside -5…300.5 counts as -5 or 300.5"}
 
 
 def test_limits_on_the_rows_of_a_unit_are_named_with_their_numbers() -> None:
     grouped = "SELECT state, COUNT(*) AS n FROM visits GROUP BY state"
     assert caveats("SELECT COUNT(*) AS n FROM visits", OWNED) == {
-        "n": "rows of one patient beyond 5 do not count in full"
+        "n": "rows beyond the limit of 5 per patient do not count in full"
     }
     assert caveats(grouped, OWNED) == {
-        "n": "rows of one patient beyond 10, in more than 4 groups or beyond 5 in one group do not count in full"
+        "n": "rows beyond the limit of 10 per patient, 4 groups or 5 in one group do not count in full"
     }
     assert caveats(grouped, OWNED, groups=4) == {
-        "n": "rows of one patient beyond 10 or beyond 5 in one group do not count in full"
+        "n": "rows beyond the limit of 10 per patient or 5 in one group do not count in full"
     }
-    assert caveats(grouped, OWNED, reweights=True) == {"n": "rows of one patient beyond 10 do not count in full"}
+    assert caveats(grouped, OWNED, reweights=True) == {
+        "n": "rows beyond the limit of 10 per patient do not count in full"
+    }
     sampled = caveats("SELECT state, MEDIAN(age) AS m FROM visits GROUP BY state", OWNED, reweights=True)["m"]
-    assert sampled.startswith("rows of one patient beyond 10, in more than 4 groups or beyond 5 in one group")
+    assert sampled.startswith("rows beyond the limit of 10 per patient, 4 groups or 5 in one group")
 
 
 @pytest.mark.parametrize(
@@ -135,11 +137,11 @@ def test_limits_on_the_rows_of_a_unit_are_named_with_their_numbers() -> None:
         ("MODE(town)", ["undeclared values of town count as missing"]),
         (
             "ARG_MAX(town, age)",
-            ["age beyond 0…110 counts as 0 or 110", "undeclared values of town count as missing"],
+            ["age outside 0…110 counts as 0 or 110", "undeclared values of town count as missing"],
         ),
         (
             "COUNT(DISTINCT town, age)",
-            ["COUNT(DISTINCT town, age) per unit above 10 counts as 10", "age beyond 0…110 counts as 0 or 110"],
+            ["COUNT(DISTINCT town, age) per unit above 10 counts as 10", "age outside 0…110 counts as 0 or 110"],
         ),
     ],
 )
@@ -165,7 +167,7 @@ def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
     query = parse("SELECT MEDIAN(day) AS d, SUM(age) AS a FROM visits", Catalog({"visits": ROWS}, lambda *_: 1))
     limits = RowLimits(query.plan.limits, "patient", None, False, "month", frozenset([("visits", "day")]))
     said = caveat_by_column(query, limits)
-    days = "day beyond 2000-01-01…2020-12-31 does not count, except in the month of the bound"
+    days = "day outside 2000-01-01…2020-12-31 does not count, except in the month of the bound"
     assert said["d"] == f"{days}; ± does not include this"
     assert "counts as 0 or 110" in said["a"]
 
@@ -188,4 +190,4 @@ def test_results_over_a_units_rows_are_moved_by_the_limit_on_rows() -> None:
     assert caveats(f"SELECT COUNT(*) AS n FROM {per_unit} WHERE k > 3", OWNED) == {}
     assert caveats(f"SELECT AVG(k) AS n FROM {per_unit}", OWNED) == {"n": "COUNT(*) per unit above 10 counts as 10"}
     said = caveats(f"SELECT AVG(s) AS n FROM {per_unit}", OWNED)["n"]
-    assert said == "SUM(age) per unit beyond 0…1100 counts as 0 or 1100; age beyond 0…110 counts as 0 or 110"
+    assert said == "SUM(age) per unit outside 0…1100 counts as 0 or 1100; age outside 0…110 counts as 0 or 110"

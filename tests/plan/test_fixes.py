@@ -24,6 +24,8 @@ from sfumato.policy import Domain
 EXPRESSIONS = [
     ("name LIKE colour", "the pattern as a literal", "name LIKE 'red'"),
     ("SUM(age) OVER ()", "GROUP BY", "age"),
+    ("born = 5", "EXTRACT(year FROM …)", "EXTRACT(year FROM born) = 5"),
+    ("member = 5", "CASE WHEN … THEN 1 ELSE 0 END", "CASE WHEN member THEN 1 ELSE 0 END = 5"),
     ("CURRENT_DATE", "DATE '2024-01-31'", "DATE '2024-01-31'"),
     ("name SIMILAR TO 'x'", "REGEXP_MATCHES(text, 'pattern')", "REGEXP_MATCHES(name, 'x')"),
     ("name SIMILAR TO 'x'", "REGEXP_FULL_MATCH(text, 'pattern')", "REGEXP_FULL_MATCH(name, 'x')"),
@@ -43,7 +45,7 @@ EXPRESSIONS = [
     ("name GLOB 'x'", "LIKE 'start%'", "name LIKE 'start%'"),
     ("name GLOB 'x'", "REGEXP_MATCHES(text, '^start')", "REGEXP_MATCHES(name, '^start')"),
     ("REGEXP_MATCHES(name, colour)", "a literal", "REGEXP_MATCHES(name, 'red')"),
-    ("REGEXP_MATCHES(name || name, 'x')", "LEFT(text, 1000)", "REGEXP_MATCHES(LEFT(name || name, 1000), 'x')"),
+    ("REGEXP_MATCHES(name || name, 'x')", "LEFT(x, 1000)", "REGEXP_MATCHES(LEFT(name || name, 1000), 'x')"),
     ("name LIKE 'x' ESCAPE '!'", "REPLACE", "REPLACE(name, '!', '') LIKE 'x'"),
     ("name COLLATE nocase", "LOWER(x) = 'text'", "LOWER(name) = 'text'"),
     ("STRPOS(name, 'x')", "LIKE '%part%'", "name LIKE '%x%'"),
@@ -122,8 +124,8 @@ EXPRESSIONS = [
     ("TIME_BUCKET(age, born)", "TIME_BUCKET(INTERVAL '2 week', x)", "TIME_BUCKET(INTERVAL '2 week', born)"),
     (
         "TIME_BUCKET(INTERVAL '2 months', born, DATE '2020-01-15')",
-        "TIME_BUCKET(INTERVAL '7 day', x, DATE '2024-01-01')",
-        "TIME_BUCKET(INTERVAL '7 day', born, DATE '2024-01-01')",
+        "TIME_BUCKET(INTERVAL '7 month', x, DATE '2024-01-01')",
+        "TIME_BUCKET(INTERVAL '7 month', born, DATE '2024-01-01')",
     ),
     ("EXTRACT(year FROM AGE(moment, seen))", "CAST(… AS DATE)", "EXTRACT(year FROM AGE(CAST(moment AS DATE), seen))"),
     (
@@ -187,12 +189,12 @@ QUESTIONS = [
     ("SELECT CORR(age, cost, cost) FROM visits", "write CORR(y, x)", "SELECT CORR(cost, age) FROM visits"),
     (
         "SELECT APPROX_QUANTILE(age, 0.5, 100) FROM visits",
-        "write QUANTILE_CONT(x, 0.9)",
+        "use QUANTILE_CONT(x, 0.9) instead",
         "SELECT QUANTILE_CONT(age, 0.9) FROM visits",
     ),
     (
         "SELECT APPROX_COUNT_DISTINCT(age, 5) FROM visits",
-        "write COUNT(DISTINCT x)",
+        "use COUNT(DISTINCT x) instead",
         "SELECT COUNT(DISTINCT age) FROM visits",
     ),
     ("SELECT QUANTILE_CONT(age, []) AS q FROM visits", "QUANTILE_CONT(x, 0.9)", "SELECT MEDIAN(age) FROM visits"),
@@ -252,7 +254,7 @@ QUESTIONS = [
     ("SELECT COUNT(*) FROM visits WHERE agee > 5", "did you mean age?", "SELECT COUNT(*) FROM visits WHERE age > 5"),
     (
         "SELECT COUNT(*) FROM visits v JOIN hospitals h ON v.hospital = h.id WHERE w.age > 5",
-        "available: h, v",
+        "use h or v",
         "SELECT COUNT(*) FROM visits v JOIN hospitals h ON v.hospital = h.id WHERE v.age > 5",
     ),
     ("SELECT region FROM visits", "COUNT(region)", "SELECT COUNT(region) FROM visits"),
@@ -342,7 +344,7 @@ QUESTIONS = [
     ),
     (
         "SELECT COUNT(*) FROM visits, UNNEST(region) AS t(x)",
-        "available: doses, tags",
+        "use doses or tags",
         "SELECT COUNT(*) FROM visits, UNNEST(doses) AS t(x)",
     ),
     (
@@ -384,7 +386,7 @@ QUESTIONS = [
     ),
     (
         f"SELECT n, COUNT(*) AS k FROM ({BY_REGION}) GROUP BY n",
-        "to count rows by a noisy number, write WHERE n > 100",
+        "to select rows by a noisy number n, write a condition such as WHERE n > 100",
         f"SELECT COUNT(*) AS k FROM ({BY_REGION}) WHERE n > 5",
     ),
     (
@@ -499,12 +501,12 @@ QUESTIONS = [
         "COUNT(DISTINCT patient_id)",
         "SELECT COUNT(DISTINCT patient_id) FROM visits",
     ),
-    (f"SELECT x.n FROM ({BY_REGION}) AS t", "available: t", f"SELECT t.n FROM ({BY_REGION}) AS t"),
-    (f"SELECT m FROM ({BY_REGION})", "available: n, region", f"SELECT n, region FROM ({BY_REGION})"),
+    (f"SELECT x.n FROM ({BY_REGION}) AS t", "use t", f"SELECT t.n FROM ({BY_REGION}) AS t"),
+    (f"SELECT m FROM ({BY_REGION})", "use n or region", f"SELECT n, region FROM ({BY_REGION})"),
     (
         "SELECT s.double, COUNT(*) AS n FROM (SELECT age * 2 AS double FROM visits) AS s GROUP BY s.double"
         " HAVING n > 10 AND MAX_OF IS NULL",
-        "available: double",
+        "use double",
         "SELECT s.double, COUNT(*) AS n FROM (SELECT age * 2 AS double FROM visits) AS s GROUP BY s.double"
         " HAVING n > 10 AND double IS NULL",
     ),

@@ -164,7 +164,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits WHERE visits.who = visits.who)",
      "join-without-unit", "other is an alias",
      "SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits w WHERE w.who = visits.who)"),
-    ("SELECT COUNT(*) FROM visits v RIGHT JOIN claims c USING (who)", "join-kind", "kept on the left",
+    ("SELECT COUNT(*) FROM visits v RIGHT JOIN claims c USING (who)", "join-kind", "keeps all its rows on the left",
      "SELECT COUNT(*) FROM claims c LEFT JOIN visits v USING (who)"),
     ("SELECT COUNT(*) FROM visits v FULL JOIN claims c USING (who)", "join-kind", "LEFT JOIN",
      "SELECT COUNT(*) FROM visits v LEFT JOIN claims c USING (who)"),
@@ -333,7 +333,7 @@ def test_rows_compared_under_or_are_cut() -> None:
     assert [each.other.max_rows_per_unit for each in test.tests] == [2]
     twice = UNDER_OR.replace(" OR ", " OR EXISTS (SELECT 1 FROM claims d WHERE d.who = v.who AND d.day > v.day) OR ")
     check_cost(parse(twice, wide_catalog(400)).plan)
-    with pytest.raises(Unsupported, match="1,000 rows; here it could be 1,200"):
+    with pytest.raises(Unsupported, match="1,000 rows; here it could become 1,200"):
         parse(twice, wide_catalog(600))
 
 

@@ -56,9 +56,9 @@ def test_accounts_are_kept_for_whole_periods_of_the_unit(tmp_path: Path, every: 
     [
         ("week", 'per = "month"', "", "a week can lie in two months"),
         ("week", 'per = "year"', "", "a week can lie in two years"),
-        ("month", 'per = "day"', "", "a month lies in several days"),
-        ("month", 'per = "week"', "", "a month lies in several weeks"),
-        ("week", 'per = "day"', "", "a week lies in several days"),
+        ("month", 'per = "day"', "", "a month has several days"),
+        ("month", 'per = "week"', "", "a month has several weeks"),
+        ("week", 'per = "day"', "", "a week has several days"),
         (None, 'per = "month"', "", r"but \[unit\] has no period"),
         ("day", 'per = "hour"', "", "per must be day, week, month, quarter or year"),
         ("day", 'per = "decade"', "", "per must be day"),

@@ -40,8 +40,8 @@ def parsed(folder: Path, section: str) -> Policy:
     [
         ({}, {}, "every release of this policy needs it"),
         ({"above": "0.5"}, {"epsilon": Fraction(1, 2)}, None),
-        ({"above": "0.5"}, {"epsilon": Fraction(51, 100)}, "its ε of 0.51 is above 0.5"),
-        ({"above": "0.5"}, {"epsilon": None}, "its price has no limit in ε, so it is above 0.5"),
+        ({"above": "0.5"}, {"epsilon": Fraction(51, 100)}, "its ε of 0.51 is above the policy's limit of 0.5"),
+        ({"above": "0.5"}, {"epsilon": None}, "its ε is unbounded, and so above the policy's limit of 0.5"),
         ({"above": 0}, {"epsilon": Fraction(0)}, None),
         ({"tables": ["staff"]}, {}, None),
         ({"tables": ["visits"]}, {}, "it reads the table visits"),

@@ -79,35 +79,35 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 5, 10]}, "within the bounds"),
     ({"type": "integer", "bounds": [0, 9], "bins": [-1, 5]}, "within the bounds"),
     ({"type": "integer", "bounds": [0, 9], "bins": [3]}, "edges such as"),
-    ({"type": "integer", "bounds": [0, 9], "bins": 11}, "at most as many bins"),
+    ({"type": "integer", "bounds": [0, 9], "bins": 11}, "at most the number of values within the bounds"),
     ({"type": "integer", "bounds": [0, 9], "bins": 0}, "number of bins"),
     ({"type": "integer", "bounds": [0, 9], "bins": True}, "edges such as"),
     ({"type": "integer", "bins": 10}, "bounds"),
-    ({"type": "integer", "bounds": [3, 3], "bins": 1}, "between declared bounds low < high"),
-    ({"type": "integer", "bounds": [0, 9], "bins": "month"}, "for a date"),
+    ({"type": "integer", "bounds": [3, 3], "bins": 1}, "unless the column has bounds with low < high"),
+    ({"type": "integer", "bounds": [0, 9], "bins": "month"}, "for dates"),
     ({"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "bins": "decade"}, "one of day"),
     ({"type": "date", "bins": "month"}, "bounds"),
     (
         {"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "levels": ["week", "month"]},
-        "only edges of the level before",
+        "and no new edges",
     ),
     (
         {"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "levels": ["month", "day"]},
-        "only edges of the level before",
+        "and no new edges",
     ),
     ({"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "levels": []}, "such as"),
-    ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[0, 4, 9]]}, "only edges of the level before"),
-    ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[3, 9]]}, "only edges of the level before"),
+    ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[0, 4, 9]]}, "and no new edges"),
+    ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[3, 9]]}, "and no new edges"),
     ({"type": "real", "bounds": [0, 1], "bins": MAX_BINS + 1}, "at most 1,000 bins"),
-    ({"type": "text", "bins": 3}, "list its values"),
-    ({"values": ["a", "b"], "bins": 2}, "each value is counted by itself"),
+    ({"type": "text", "bins": 3}, "list the values"),
+    ({"values": ["a", "b"], "bins": 2}, "each of which is counted by itself"),
     ({"values": ["a", "b"], "levels": [["a"], ["b", "c"]]}, "exactly once"),
     ({"values": ["a", "b"], "levels": [["a"]]}, "exactly once"),
     ({"values": ["a", "b"], "levels": [["a", "b"], ["b"]]}, "exactly once"),
     ({"values": ["a", "b"], "levels": ["a", "b"]}, "nested lists"),
     ({"values": ["a", "b"], "levels": [["a"], [["b"]]]}, "same depth"),
     ({"values": ["a", "b"], "levels": 3}, "nested lists"),
-    ({"values": ["a"], "most_items": 3, "levels": [["a"]]}, "cannot be set for a list column"),
+    ({"values": ["a"], "most_items": 3, "levels": [["a"]]}, "cannot have bins, levels or spikes"),
 ]
 
 
@@ -172,8 +172,8 @@ region = { values = ["north", "south"] }
     assert [name for name in table.columns if table.is_coded(name)] == list(table.columns)
     assert describe_cells(table.codings["age"]) == ["3 bins with the edges 0, 15, 65, 110"]
     assert describe_cells(table.codings["cost"]) == ["20 bins with the edges 0, 0.5, 1, 1.5, …, 9.5, 10"]
-    assert describe_cells(table.codings["day"])[1] == "joined to 12 months"
-    assert describe_cells(table.codings["city"]) == ["joined to 2 parts"]
+    assert describe_cells(table.codings["day"])[1] == "grouped into 12 months"
+    assert describe_cells(table.codings["city"]) == ["grouped into 2 parts"]
 
 
 def test_values_apart_have_cells_before_the_bins() -> None:

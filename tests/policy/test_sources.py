@@ -34,5 +34,5 @@ def test_a_source_is_of_one_kind_however_it_is_written(given: Any, more: dict[st
 
 
 def test_a_table_in_a_database_is_named_once() -> None:
-    with pytest.raises(InvalidPolicy, match="named twice"):
+    with pytest.raises(InvalidPolicy, match="name different tables"):
         Table("t", DatabaseTable(Path("t.duckdb"), "people"), public=True, relation="others")

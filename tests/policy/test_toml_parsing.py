@@ -110,7 +110,7 @@ MISTAKES = [
     ("max_rows = 10", "max_row = 10", "tables.visits.max_row", "did you mean max_rows?"),
     ("epsilon = 3.0", "epsilno = 3.0", "unit.budget.epsilno", "did you mean epsilon?"),
     ("share = 0.5", "part = 0.5", "analysts.ana.part", "share"),
-    ("size = 40000", "zebra = 1", "unit.zebra", "the keys here are name"),
+    ("size = 40000", "zebra = 1", "unit.zebra", "remove it, or use one of name"),
     ("bounds = [0, 110]", "bounds = [110, 0]", "tables.visits.columns.age.bounds", "low ≤ high"),
     ("bounds = [0, 110]", "bounds = [0]", "tables.visits.columns.age.bounds", "two values"),
     ("bounds = [0, 110]", "bounds = [0.5, 110]", "tables.visits.columns.age.bounds", "whole number"),
@@ -154,14 +154,14 @@ MISTAKES = [
     ('id = "patient_id"', 'id = { via = "visits", on = "v" }', "tables.visits.id.via", "circular"),
     ('id = "patient_id"', 'id = { via = "stays" }', "tables.visits.id.on", "(on)"),
     ('id = "patient_id"', 'id = { on = "v" }', "tables.visits.id.via", "(via)"),
-    ('id = "patient_id"', 'id = { via = "stays", by = "v" }', "tables.visits.id.by", "the keys here are"),
+    ('id = "patient_id"', 'id = { via = "stays", by = "v" }', "tables.visits.id.by", "remove it, or use one of"),
     ('id = "patient_id"', 'id = { via = 5, on = "v" }', "tables.visits.id.via", "visible characters"),
     ('id = "patient_id"', 'id = { via = "stays", on = " a" }', "tables.visits.id.on", "without leading"),
     ("max_groups = 4", 'period = { column = "day", every = "day" }', "tables.visits.period.every", "in [unit]"),
     ("max_groups = 4", 'period = { column = "day" }', "tables.visits.period", "to [unit]"),
     ("max_groups = 4", "period = { col = 5 }", "tables.visits.period.col", "did you mean column?"),
     ("max_groups = 4", "period = {}", "tables.visits.period.column", "visible characters"),
-    ("public = true", 'public = true\nperiod = { column = "day" }', "tables.hospitals.period", "protects nobody"),
+    ("public = true", 'public = true\nperiod = { column = "day" }', "tables.hospitals.period", "belong to no unit"),
     ("size = 40000", 'period = { column = "day", every = "hour" }', "unit.period.every", "a week or a month"),
     ("size = 40000", 'period = { column = "day", every = ["day"] }', "unit.period.every", "a week or a month"),
     ("size = 40000", 'period = { column = "day" }', "unit.period.every", "its length"),
@@ -175,7 +175,7 @@ MISTAKES = [
     ("max_rows = 10", "max_rows = 0", "tables.visits.max_rows", "whole number"),
     ("max_rows = 10", "max_rows = 2.5", "tables.visits.max_rows", "whole number"),
     ("public = true", "public = 1", "tables.hospitals.public", "true or false"),
-    ("public = true", "public = true\nmax_rows = 1", "tables.hospitals.max_rows", "protects nobody"),
+    ("public = true", "public = true\nmax_rows = 1", "tables.hospitals.max_rows", "belong to no unit"),
     ("public = true", 'id = "row"\ncolumns = { a = { type = "text" } }', "tables.hospitals.id", "same unit"),
     ("[tables.hospitals]", "[tables.VISITS]", "tables.VISITS", "same name"),
     ("[tables.hospitals]", '[tables."a\\u202Eb"]', "tables.a\u202eb", "must have 1 to 63"),
@@ -281,7 +281,7 @@ def test_the_reference_lists_every_key(tmp_path: Path, section: str, heading: st
     document = "\n".join(f"{name}\n{key}\n" + ("qqqq = 1\n" if name == section else "") for name, key in keys.items())
     with pytest.raises(InvalidPolicy) as refused:
         read(written(tmp_path, document if section else f"qqqq = 1\n{document}"))
-    known = refused.value.fix.removeprefix("remove it: the keys here are ").split(", ")
+    known = refused.value.fix.removeprefix("remove it, or use ").removeprefix("one of ").split(", ")
     page = (Path(__file__).parents[2] / "docs/reference/policy.md").read_text()
     table = re.findall(r"^\| (`.*?) \|", page.split(heading, 1)[1].split("\n## ", 1)[0].split("\n`", 1)[0], re.M)
     assert sorted(name for cell in table for name in re.findall(r"`(\w+)`", cell)) == sorted(known)

@@ -21,7 +21,7 @@ def test_ten_tenths_fill_a_pure_account() -> None:
     assert refusal.value.remaining == {"pure": 0}
     assert refusal.value.difference == {"pure": Fraction(1, 10**30)}
     assert refusal.value.largest == 0
-    assert "it takes ε = 1e-30, and ε = 0 of 1 is left for ordinary answers" in str(refusal.value)
+    assert "it needs ε = 1e-30, and ε = 0 of 1 is left for ordinary answers" in str(refusal.value)
 
 
 @pytest.mark.parametrize("many", [20_000, pytest.param(10**6, marks=pytest.mark.long)])

@@ -215,9 +215,9 @@ def test_what_is_no_number_is_refused(found: object) -> None:
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ('{"kind":"guarantee/1","delta":"0"}', "without epsilon"),
-        ('{"kind":"guarantee/1","epsilon":"1","colour":3}', "with the unknown field 'colour'"),
-        ('{"kind":"terms/1","colour":3}', "without unit, budget and with the unknown field 'colour'"),
+        ('{"kind":"guarantee/1","delta":"0"}', "that lacks epsilon"),
+        ('{"kind":"guarantee/1","epsilon":"1","colour":3}', "that has the unknown field 'colour'"),
+        ('{"kind":"terms/1","colour":3}', "that lacks unit, budget and has the unknown field 'colour'"),
     ],
 )
 def test_missing_and_unknown_fields_are_named(source: str, problem: str) -> None:

@@ -124,7 +124,7 @@ def test_parameters_are_checked_at_their_ends() -> None:
     parts: tuple[tuple[Loss, int], ...] = ((ResponseLoss(F(1)), 1),)
     assert SubsampledLoss(parts, RATE, 1000).units == 1000
     assert_refused(lambda: SubsampledLoss(parts, RATE, 1001), "at most 1000")
-    assert_refused(lambda: SubsampledLoss(parts, RATE, 1, 11), "a whole number of units")
+    assert_refused(lambda: SubsampledLoss(parts, RATE, 1, 11), "a multiple of 1/11")
     assert_refused(lambda: SubsampledLoss(parts, RATE, 0), "≥ 1")
     assert_refused(lambda: SubsampledLoss(((ResponseLoss(F(1)), 0),), RATE), "≥ 1")
     for part in (1, (ResponseLoss(F(1)),), (1, ResponseLoss(F(1))), "ab"):

@@ -255,7 +255,7 @@ def test_a_cost_that_cannot_be_summed_is_said(monkeypatch: pytest.MonkeyPatch) -
     steps: Any = (None, None, None)
     (check,) = synthetic._check_charge(released, steps, SimpleNamespace())  # type: ignore[arg-type]
     assert (check.name, check.holds) == ("charge", None)
-    assert "cannot be summed" in check.finding
+    assert "cannot be added up" in check.finding
 
 
 def test_a_reading_is_opened_once_and_then_comes_from_the_cache() -> None:

@@ -60,7 +60,7 @@ def test_texts_of_the_publisher_are_no_markup(made: Synthetic) -> None:
 def test_a_preview_promises_nothing(tmp_path: Path) -> None:
     with clinic.curator(tmp_path, clinic.people(1, 50)) as curator:
         card = curator.synthesize("people", "independent").preview(epsilon=1, rows=50).card()
-    assert card.guarantee == "none: a preview on invented rows"
+    assert card.guarantee == "none: this is a preview on invented rows"
 
 
 def test_scores_are_bought_and_named_with_their_price(tmp_path: Path) -> None:

@@ -165,6 +165,29 @@ def _law(scores: Any, choice: Exponential) -> Any:
     return logs - np.logaddexp.reduce(logs)
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("textbook", [False, True])
+def test_a_twentieth_pays_for_the_rows_and_choices_and_measurements_share_the_rest(
+    relation: str, textbook: bool
+) -> None:
+    """In ε, and in ρ, of which hardly anything is held back."""
+    with closing(DuckDB(policy_of(people(1, 9), units=True, relation=relation))) as engine:
+        proposal = proposed_to(engine, textbook=textbook)
+        for price, total in ((Price(2), 2.0), (Price(rho="0.5"), 0.5), (Price(1, "1e-9"), None)):
+            steps = proposal._steps_for_price(price)
+            rows, measured = MarginalView(proposal._reading(price), ()).sensitivity, steps.sensitivity
+            (count,), (noise,) = steps.row_count_step.noise.sizes, steps.noise.sizes
+            epsilon = steps.selection.epsilon
+            if price.allows_gaussian:
+                spent = [rows.squares / (2 * count**2), epsilon**2 / 8, measured.squares / (2 * noise**2)]
+            else:
+                spent = [rows.total / count, epsilon, measured.total / noise]
+            whole = float(spent[0] + proposal.rounds * (spent[1] + spent[2]))
+            shares = [float(part) / whole for part in spent]
+            assert shares == pytest.approx([0.05, *[0.95 / (2 * proposal.rounds)] * 2])
+            assert total is None or (1 - 1e-6) * total <= whole <= total
+
+
 @pytest.mark.parametrize("monotone", [True, False])
 def test_scores_are_never_chosen_as_if_they_were_monotone(monotone: bool) -> None:
     price = Price(2)
@@ -341,7 +364,7 @@ def test_a_model_by_the_notes_is_released_replayed_and_read_back(tmp_path: Path,
     ("given", "rule"),
     [
         ({"update": "other", "rounds": 20}, "'notes', or left out"),
-        ({"update": "notes", "rounds": 14}, "at least 15 for 36 cells"),
+        ({"update": "notes", "rounds": 14}, "at least 15 for a table of 36 cells"),
         ({"update": "notes", "rounds": 20, "textbook": True}, "left out"),
     ],
 )
@@ -349,7 +372,7 @@ def test_updates_that_no_theorem_covers_are_refused(tmp_path: Path, given: dict[
     with curator(tmp_path, []) as clinic:
         assert_refused(lambda: clinic.mwem("people", NAMES, 2, **given), rule)
         notes = clinic.mwem("people", NAMES, 2, update="notes", rounds=15)
-        assert_refused(lambda: notes.explain(epsilon=1, delta="1e-6"), "ε alone")
+        assert_refused(lambda: notes.explain(epsilon=1, delta="1e-6"), "left out at a price with δ")
         plain = clinic.mwem("people", NAMES, 2, textbook=True, rounds=15)
         assert plain.identity != notes.identity
 
@@ -461,8 +484,8 @@ def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytes
         ({"ways": None, "queries": [{}]}, "queries"),
         ({"ways": None, "queries": ["sex"]}, "queries"),
         ({"ways": None, "queries": [{"weight": 1}]}, "weight"),
-        ({"ways": None, "queries": [{"sex": "x"}]}, "values of 'sex'"),
-        ({"ways": None, "queries": [{"sex": []}]}, "values of 'sex'"),
+        ({"ways": None, "queries": [{"sex": "x"}]}, "bins of 'sex'"),
+        ({"ways": None, "queries": [{"sex": []}]}, "bins of 'sex'"),
         ({"ways": None, "queries": [{"sex": "f"}, {"SEX": ["f"]}]}, "a list of different counts"),
         ({"textbook": 1}, "textbook"),
         ({"rows": 2}, "every row"),

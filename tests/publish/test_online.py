@@ -245,6 +245,56 @@ def test_a_hypothesis_has_the_measured_marginals_and_learns_what_is_bought() -> 
         assert start.updated(asked, start.guess_totals(only), 0.5, 40.0).counts == pytest.approx(start.counts)
 
 
+def test_the_textbooks_update_multiplies_each_group_by_a_step_of_half_the_threshold() -> None:
+    """Hardt & Rothblum 2010: by e^η where it is too low and by e^−η where it is too high, η half of the threshold as a
+    share of the rows and 1 at most; not at all within the noise.
+    """
+    asked = asking(FACE, "SELECT sex, COUNT(*) FROM people WHERE smokes GROUP BY sex")
+    start = first_hypothesis(FACE.estimates, textbook=True)
+    current = start.guess_totals(asked.parts[0])
+    for threshold, step in ((0.2 * start.total, 0.1), (1.5 * start.total, 0.75), (5 * start.total, 1.0)):
+        for errors, signs in (((3, -3), (1, -1)), ((2, 2.5), (0, 1)), ((-2, -2.5), (0, -1))):
+            after = start.updated(asked, current + np.array(errors), 2.0, threshold)
+            moved = np.log(after.counts / start.counts)
+            expected = np.zeros_like(moved)
+            for sex, sign in enumerate(signs):
+                expected[sex, :, 1] = sign * step
+            assert moved - moved[-1] == pytest.approx(expected - expected[-1])  # but for the rescaling
+            assert after.counts.sum() == pytest.approx(start.total)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_bought_answer_scales_cells_by_their_weights(signed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Darroch & Ratcliff 1972: cell x by Π_j (bought_j/now_j)^(w_j(x)/V), nothing counting as 10⁻¹² of the most; where
+    weights have signs by exp(Σ_j w_j(x)·(bought_j − now_j)/(V²·n̂)).
+    """
+    monkeypatch.setattr("sfumato.publish.online._SCALING_ROUNDS", 1)
+    (only,) = asking(FACE, "SELECT sex = 'f', COUNT(*) FROM people WHERE smokes GROUP BY 1").parts
+    start = first_hypothesis(FACE.estimates)
+    shape = tuple(FACE.attributes[axis].size for axis in only.axes)
+    tables = np.random.default_rng(4).integers(-3 if signed else 0, 6, (2, *shape)).astype(float)
+    weighted = replace(only, weights=tuple(AmountBounds(table, table) for table in tables))
+    measure = IntegerWeightedMeasure((weighted,), 1)
+    most, current = measure.max_row_effect, start.guess_totals(weighted)
+    for bought in (current * [2, 0.5] + [1, 30], np.array([0.0, 7.0]), np.array([-3.0, current[1]])):
+        least = 1e-12 * most * start.total
+        steps = (bought - current) / (most * start.total) if signed else np.log(np.maximum(bought, least) / current)
+        after = start.updated(measure, bought, 0.0, 40.0)
+        moved = np.log(after.counts.sum((3, 4, 5)) / start.counts.sum((3, 4, 5)))
+        wanted = np.einsum("j,j...->...", steps, tables) / most
+        by_axes = np.moveaxis(moved, only.axes, range(len(only.axes))).reshape(*shape, -1)
+        assert by_axes - by_axes[0, 0] == pytest.approx((wanted - wanted[0, 0])[..., None] + 0 * by_axes)
+        assert after.counts.sum() == pytest.approx(start.total)
+
+
+def test_a_closed_session_forgets_its_gate_too() -> None:
+    gates = GatedCounts(small(), WHOLE)
+    gate = gates._gate
+    gates.close()
+    assert gate._threshold is None
+    assert not gates.remaining_answers
+
+
 def test_ranges_of_a_session_hold_the_truth_as_often_as_they_say() -> None:
     asked = asking(FACE, THREE)
     truth = asked.extract(sum_marginal_to(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
@@ -264,12 +314,15 @@ def test_ranges_of_a_session_hold_the_truth_as_often_as_they_say() -> None:
 
 def test_gates_end_after_their_rounds_and_forget() -> None:
     asked = asking(FACE, THREE)
-    gates, far = GatedCounts(small(2), WHOLE), np.full(len(asked.parts[0].groups.shown_keys), 10**6)
+    gates, far = GatedCounts(small(2), WHOLE), np.full(len(asked.parts[0].groups.answer_keys), 10**6)
+    sold = []
     for left in (1, 0):
         bought = gates.ask(asked, far)
         assert bought is not None
+        sold.append(bought.tolist())
         assert np.abs(bought - asked.extract(sum_marginal_to(WHOLE, tuple(range(6)), asked.axes))).max() < 4 * 12
         assert gates.remaining_answers == left
+    assert sold[0] != sold[1]  # the same totals, with noise of their own each time
     assert gates._exact is None
     with pytest.raises(sf.InvalidParameter, match="question"):
         gates.ask(asked, far)
@@ -452,6 +505,22 @@ def test_sums_and_means_are_compared_and_bought_too(
         assert session.remaining == before  # thirds are no decimals: bounded, without a gate
 
 
+def test_half_of_a_sum_is_bought_with_half_the_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of one decimal are compared as whole numbers, ten times as large, and so is their noise."""
+    monkeypatch.setattr(Session, "ask", lambda *_: True)
+    found = [(who, *row[1:]) for who, row in enumerate(rows(2, 60))]
+    asked = "SELECT SUM({}) AS n FROM people WHERE smokes AND day IS NULL AND sex = 'f'"
+    with opened(tmp_path, found, **AGES) as session:
+        answers = [session.sql(asked.format(value), confidence="0.99999999") for value in ("age", "age * 0.5")]
+    (low, high), (half_low, half_high) = (answer.intervals["n"][0] or (0, 0) for answer in answers)
+    assert half_high - half_low == pytest.approx((high - low) / 2, rel=0.01)
+    assert answers[1].rows[0][0] == pytest.approx((half_low + half_high) / 2)
+    truth = _truth(found, asked, "f")
+    assert low <= truth <= high
+    assert half_low <= truth / 2 <= half_high
+    assert half_high - half_low > 4  # noise of several rows, of up to 4.5 each
+
+
 def _truth(found: list[Row], question: str, sex: str | None) -> float:
     values = [
         5 - age if "5 - age" in question else age
@@ -556,6 +625,10 @@ def test_gates_share_the_chance_to_miss_with_all_that_holds_at_once(
             return max(high - low for low, high in found.intervals["a"])
 
         alone = {sure: width(f"{filtered('< 3')} AS a", sure) for sure in ("0.95", "0.99")}
+        batch, unit_value = session._batch, float(session.synopsis.plan.unit_value)
+        for sure, total in alone.items():  # the gate has half of β; a guess is compared in whole steps, one more
+            bound = close_score_bound(batch.gate, batch.rounds, (1 - float(sure)) / 2)
+            assert total == pytest.approx(2 * (bound + 1) * unit_value)
         named = {"a": "< 3", "b": "< 5", "c": ">= 3", "d": ">= 5"}
         several = ", ".join(f"{filtered(ages)} AS {name}" for name, ages in named.items())
         assert width(several, "0.95") == alone["0.95"]  # each by itself

@@ -396,7 +396,7 @@ def test_a_report_is_written_with_parquet(tmp_path: Path, stays: Synthetic) -> N
     assert report.rows == 40
     assert stays.write(tmp_path / "plain.parquet", 40) is None
     assert SampleReport.of(stays.sample(40, conditions={"ward": "ICU"})).rows == 40
-    with pytest.raises(InvalidParameter, match="without a report"):
+    with pytest.raises(InvalidParameter, match="a table that was drawn without them"):
         SampleReport.of(parquet.read_table(tmp_path / "plain.parquet"))
 
 

@@ -281,6 +281,15 @@ def test_a_number_of_rows_that_is_public_by_the_policy_is_the_exact_one() -> Non
     assert found.nist_interval() == found.interval()
 
 
+def test_a_distance_needs_rows_and_sets_of_columns() -> None:
+    draw, rows = exact(people(1, 9))
+    none = CodedRows(rows.sizes, rows.codes, np.zeros_like(rows.totals))
+    for changes in ({"sets": ()}, {"candidate": none}, {"candidate": replace(none, sizes=rows.sizes[1:])}):
+        with pytest.raises(sf.InvalidParameter) as refusal:
+            replace(draw.view, **changes)
+        assert refusal.value.parameter == "candidate"
+
+
 def _at(draw: ScoreRelease, rows: CodedRows, total: int) -> CandidateScore:
     known = replace(draw, rows_noise=None, view=replace(draw.view, total=total))
     return known.draw(lambda _: rows)
@@ -380,7 +389,7 @@ def test_neighbours_are_told_the_same_before_anything_is_spent(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("candidate", "words"),
     [
-        (CANDIDATE.drop_columns(["age"]), "the source has no column age"),
+        (CANDIDATE.drop_columns(["age"]), "the source has no column 'age'"),
         (CANDIDATE.slice(0, 0), "a table with at least one row"),
         ("nowhere.csv", "an existing file"),
         (__file__, "files with this extension cannot be read"),
@@ -400,7 +409,7 @@ def test_a_candidate_that_cannot_be_read_is_refused_for_free(tmp_path: Path, can
     [
         ({"k": 4}, "a whole number from 1 to 3"),
         ({"k": 0}, '"k" must be'),
-        ({"worst": 1}, "worst must be True or False"),
+        ({"worst": 1}, '"worst" must be True or False'),
         ({"columns": ["sex", "nobody"]}, "no declared column of people is called nobody"),
         ({"table": "others"}, "others"),
         ({"total": 0}, "total must be"),

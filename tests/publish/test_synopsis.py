@@ -183,7 +183,7 @@ def test_a_newer_format_is_refused_with_the_fix() -> None:
 
 
 def test_a_manifest_with_another_hash_is_refused() -> None:
-    with pytest.raises(SynopsisDamaged, match="hash that it states"):
+    with pytest.raises(SynopsisDamaged, match="does not fit its content"):
         read(_rewritten(lambda manifest: manifest["receipt"].update(unit="nobody"), sealed=False))
 
 

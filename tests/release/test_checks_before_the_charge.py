@@ -74,7 +74,7 @@ def test_what_failed_early_is_told_as_it_is_and_what_ran_out_of_time_as_slow(
         with pytest.raises(type(failure), match=str(failure)):
             bind(monkeypatch, Engine(failure), 1, seconds, took)
     for took in (2.0, 2.25):
-        with pytest.raises(Unsupported, match="4 seconds") as refusal:
+        with pytest.raises(Unsupported, match="limit of 4 s") as refusal:
             bind(monkeypatch, Engine(failure), 1, 4.0, took)
         assert refusal.value.code == "slow-check"
 

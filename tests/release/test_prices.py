@@ -71,7 +71,7 @@ def test_the_least_price_is_found_in_few_steps_where_errors_are_inverse_to_it() 
 
 @pytest.mark.parametrize("outcome", [-1.0, 1.0])
 def test_a_goal_beyond_all_prices_is_refused(outcome: float) -> None:
-    with pytest.raises(InvalidParameter, match="a price from 1e-60 to 1e60"):
+    with pytest.raises(InvalidParameter, match="a number from 1e-60 to 1e60"):
         least_four_digit_price(lambda _: outcome)
 
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.described import CATALOG
 from plan.test_bounding import ROWS, USERS, bounded_plans
+from sfumato.mechanisms.key_thresholds import is_gaussian_surely_no_better
 from sfumato.plan.bounding import bound_for_discovery, for_neighbours
 from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.total_readings import KeyHolders
@@ -22,7 +23,7 @@ from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import NoiseStrength, calibrated_noise
 from sfumato.release.prices import Price, least_four_digit_price, rounded_up_to_4_digits
-from sfumato.release.pricing import price_release
+from sfumato.release.pricing import key_threshold, price_release
 
 TEXTS = (
     "SELECT COUNT(*) FROM visits",
@@ -117,6 +118,24 @@ def test_a_pure_price_refuses_gaussian_noise() -> None:
 def test_a_price_is_said_in_one_way(wrong: dict[str, float]) -> None:
     with pytest.raises(sf.InvalidParameter):
         Price(**wrong)
+
+
+@pytest.mark.parametrize("neighbours", Neighbours)
+def test_the_threshold_that_shows_the_smallest_groups_is_chosen(neighbours: Neighbours) -> None:
+    """Also where Gaussian noise is ruled out without being calibrated."""
+    kinds = set()
+    prices = [("0.5", "1e-6", 2), (3, "1e-9", 4), (5, "1e-20", 2), (1, "1e-4", 9)]
+    near_the_change = [(1, "1e-6", groups) for groups in (3, 4, 5)] + [(5, "1e-6", groups) for groups in (5, 6)]
+    for epsilon, delta, groups in prices + near_the_change:
+        price = Fraction(epsilon), Fraction(delta), groups
+        laplace, gaussian = (
+            sf.KeyThreshold(*price, neighbours=neighbours),
+            sf.KeyThreshold.gaussian(*price, neighbours),
+        )
+        chosen = key_threshold(*price, False, neighbours)
+        assert chosen == (gaussian if gaussian.error() < laplace.error() else laplace)
+        kinds.add((chosen.sigma is None, is_gaussian_surely_no_better(laplace)))
+    assert kinds >= {(True, True), (False, False)}
 
 
 @pytest.mark.parametrize("neighbours", list(Neighbours))

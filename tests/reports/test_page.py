@@ -50,7 +50,7 @@ def test_an_answer_can_be_named_by_its_own_line(policy: Path) -> None:
     number = _line(policy, PLAIN)
     assert report(policy, questions=[number]).html.count("<pre>SELECT") == 1
     assert report(policy, questions=[number + 1]).html.count("<pre>SELECT") == 1
-    with pytest.raises(sf.InvalidParameter, match="the numbers of lines with a question"):
+    with pytest.raises(sf.InvalidParameter, match="the line numbers of questions in the ledger"):
         report(policy, questions=[10_000])
 
 

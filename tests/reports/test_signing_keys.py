@@ -50,7 +50,7 @@ def test_a_key_under_a_passphrase_needs_it(tmp_path: Path) -> None:
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
     SigningKey.new().save(tmp_path / "owner.key")
     (tmp_path / "owner.key").chmod(mode)
-    with pytest.raises(sf.SfumatoError, match="readable by its owner only"):
+    with pytest.raises(sf.SfumatoError, match="readable by its owner alone"):
         SigningKey.read(tmp_path / "owner.key")
 
 

@@ -84,19 +84,19 @@ def units(rows: Sequence[Row]) -> Iterator[Unit]:
 def test_no_unit_moves_a_count_by_more_than_is_charged(neighbours: str, tmp_path: Path) -> None:
     worlds = [{1: unit, 9: (("A", 4),)} for unit in units([("A", cell) for cell in CELLS])]
     counts = counted(visits(worlds, neighbours), tmp_path / "ledger", AVG, len(worlds))
-    assert set(counts) == {"more than 2 rows", "cost beyond 0…1"}
+    assert set(counts) == {"more than 2 rows", "cost outside 0…1"}
     for count in counts.values():
         assert max(map(max, count.changes(neighbours))) == count.choose_one
         assert max(map(sum, count.changes(neighbours))) == count.both  # no less and no more than is charged
     assert counts["more than 2 rows"].choose_one == 1
-    assert counts["cost beyond 0…1"].choose_one == LIMIT
+    assert counts["cost outside 0…1"].choose_one == LIMIT
 
 
 def test_a_unit_far_beyond_the_limit_counts_once(tmp_path: Path) -> None:
     world = {1: (("A", 4),) * 500, 2: (("A", 0),) * LIMIT, 3: (("B", None),) * (LIMIT + 1)}
     found = counted(visits([world]), tmp_path / "ledger", AVG)
     assert found["more than 2 rows"].totals == ((2, 1),)
-    assert found["cost beyond 0…1"].totals == ((2, 2),)  # of the first unit two rows are kept, of the last no cell
+    assert found["cost outside 0…1"].totals == ((2, 2),)  # of the first unit two rows are kept, of the last no cell
 
 
 GROUPED = "SELECT ward, SUM(cost) AS total FROM visits WHERE {world} GROUP BY ward"
@@ -125,23 +125,23 @@ def test_groups_and_rows_in_a_group_are_limits_too(neighbours: str, both: int, t
 def test_of_grouped_rows_as_many_cells_count_as_rows_are_kept(tmp_path: Path) -> None:
     """One group of two rows at most, of three allowed in all: two cells, and so many are charged for."""
     policy = visits([{1: (("A", 4),) * 4, 2: (("B", 0),)}], max_rows=3, max_groups=1, max_rows_per_group=2)
-    count = counted(policy, tmp_path / "ledger", GROUPED)["cost beyond 0…1"]
+    count = counted(policy, tmp_path / "ledger", GROUPED)["cost outside 0…1"]
     assert (count.totals, count.choose_one, count.both) == (((2, 1),), 2, 2)
 
 
 TREES = {
     "SELECT AVG(k) AS n FROM (SELECT who, COUNT(*) AS k FROM visits WHERE {world} GROUP BY who)": [
-        "more than 2 rows for a result over them"
+        "more than 2 rows in a subquery"
     ],
     "SELECT AVG(k) AS n FROM (SELECT who, ward, COUNT(*) AS k FROM visits WHERE {world} GROUP BY who, ward)": [
         "more than 2 rows",
-        "more than 2 rows in one group, for a result over them",
+        "more than 2 rows in one group of a subquery",
     ],
     "SELECT COUNT(*) AS n FROM visits a JOIN visits b ON a.who = b.who AND a.cost < b.cost WHERE a.{world}": [
         "more than 2 rows before a join",
         "more than 2 rows before a join (2)",
-        "cost beyond 0…1",
-        "visits.cost beyond 0…1",
+        "cost outside 0…1",
+        "visits.cost outside 0…1",
     ],
     "SELECT COUNT(DISTINCT who) AS n FROM visits WHERE cost >= 0 AND {world}": ["cost below 0"],
 }
@@ -175,7 +175,7 @@ def test_every_row_a_unit_has_clamped_cells_and_no_limit_on_rows(tmp_path: Path)
     table = sf.Table("visits", rows, {"cost": {"type": "integer", "bounds": (0, 1)}}, id="row")
     policy = sf.Policy(sf.PrivacyUnit("visit", every_row=True), sf.Budget(3), {"visits": table})
     found = counted(policy, tmp_path / "ledger", "SELECT AVG(cost) AS mean FROM visits")
-    assert {name: count.totals for name, count in found.items()} == {"cost beyond 0…1": ((2, 2),)}
+    assert {name: count.totals for name, count in found.items()} == {"cost outside 0…1": ((2, 2),)}
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_an_answer_proposes_its_own_counts_and_one_from_a_file_says_how(tmp_path
     with sf.Curator(visits([{1: (("A", 4),)}]), tmp_path / "ledger") as curator:
         answer = curator.sql(MEAN).limit(rows=1).release(epsilon="0.5")  # type: ignore[union-attr]
         proposal = answer.clipped()
-        assert list(proposal.questions) == ["more than 1 row", "cost beyond 0…1"]
+        assert list(proposal.questions) == ["more than 1 row", "cost outside 0…1"]
         with pytest.raises(InvalidParameter) as refusal:
             sf.Answer.from_json(answer.to_json()).clipped()
         assert "curator.sql(…).clipped()" in refusal.value.fix

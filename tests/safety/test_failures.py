@@ -199,7 +199,7 @@ def test_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             started = time.monotonic()
             text = _refused(curator)
             assert time.monotonic() - started < 60
-        assert text.startswith("this release was charged and then stopped")
+        assert text.startswith("this release was charged, but it was stopped")
         assert curator.budget.remaining["pure"] == 9
         assert len(curator.sql(COUNT).release(epsilon=1).rows) == 2
 

@@ -265,6 +265,6 @@ def test_a_list_in_every_source(tmp_path: Path) -> None:
             found = engine.sources.run(f"SELECT tags FROM {engine.sources.scan('visits')} ORDER BY sf_unit")
             assert found == [(["a", "b", None],), (None,)]
     (tmp_path / "t.csv").write_text("who,tags\n1,\"['a', 'b']\"\n")
-    with pytest.raises(sf.InvalidPolicy, match="tags is not a list in its source") as refused:
+    with pytest.raises(sf.InvalidPolicy, match="'tags' is not a list in its source") as refused:
         DuckDB(policy_of(Table("visits", tmp_path / "t.csv", columns, id="who", max_rows=2)))
     assert "not from CSV" in str(refused.value)

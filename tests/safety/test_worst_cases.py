@@ -187,16 +187,16 @@ def line(curator: sf.Curator, text: str) -> dict[str, str]:
 def test_a_number_says_its_worst_case_beside_its_limits(tmp_path: Path) -> None:
     with sf.Curator(visits([(("A", 1),)]), tmp_path / "ledger") as curator:
         assert line(curator, "SELECT AVG(cost) AS m, SUM(cost) AS s, COUNT(*) AS n FROM visits") == {
-            "m": "at most 3 more or 4 less, however many rows and values are cut",
-            "s": "at most 2 more or 3 less for each cost beyond 1…2, and 8 more or 6 less for each patient beyond "
+            "m": "at most 3 more or 4 less, however many rows and values exceed the limits",
+            "s": "at most 2 more or 3 less for each cost outside 1…2, and 8 more or 6 less for each patient beyond "
             "the limit",
             "n": "at most 2 more for each patient beyond the limit",
         }
         said: Any = curator.sql("SELECT AVG(cost) AS m FROM visits")
         assert said.caveat_by_column("")["m"] == (
-            "only 1 row per patient counts in full; cost beyond 1…2 counts as 1 or 2; cost beyond -2…4 is read as "
-            "missing; rows of one patient beyond the first 2 are left out; rows without who are left out; at most 3 "
-            "more or 4 less, however many rows and values are cut; ± does not include this"
+            "only 1 row per patient counts in full; cost outside 1…2 counts as 1 or 2; cost outside -2…4 counts as "
+            "missing; rows beyond the first 2 of each patient are left out; rows without who are left out; at most 3 "
+            "more or 4 less, however many rows and values exceed the limits; ± does not include this"
         )
 
 
@@ -229,7 +229,7 @@ def test_a_number_that_something_else_moves_has_no_worst_case(text: str, changes
         question: Any = curator.sql(text)
         assert worst_cases(question.query, question.row_limits("")) == {}
         assert all(
-            "at most" not in said.replace("at most 1 row of a table", "")
+            "at most" not in said.replace("at most 1 row per patient and table", "")
             for said in question.caveat_by_column("").values()
         )
 
@@ -246,7 +246,7 @@ def test_bought_counts_narrow_the_worst_case_beside_the_number(tmp_path: Path) -
         assert bought.answers[-1].advice.startswith("m: at most ")
         assert sf.curator.Answers.from_json(bought.to_json()) == bought
         said = question.release(epsilon="0.5").caveats["m"]
-        assert "(from the bought counts, with 95 % confidence each)" in said
+        assert "(by the released counts, with 95 % confidence each)" in said
         assert said.split("; ")[-2] in bought.answers[-1].advice
         more = float(said.partition("at most ")[2].split(" ")[0])
         true_shift = Fraction(40 * 2, 480)  # forty cells of 4 are clamped; the second rows equal the first
@@ -274,7 +274,7 @@ def test_no_unit_is_beyond_a_limit_that_no_unit_can_reach(tmp_path: Path) -> Non
     """As many rows are possible as count: only cells are cut. In one group of two, rows are."""
     with sf.Curator(visits([(("A", 1),)], possible_rows=1), tmp_path / "one") as curator:
         assert line(curator, "SELECT SUM(cost) AS s FROM visits") == {
-            "s": "at most 2 more or 3 less for each cost beyond 1…2"
+            "s": "at most 2 more or 3 less for each cost outside 1…2"
         }
     limits = {"max_rows": 2, "max_groups": 1, "possible_rows": 2}
     with sf.Curator(visits([(("A", 1),)], **limits), tmp_path / "two") as curator:

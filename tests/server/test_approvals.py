@@ -428,7 +428,7 @@ def test_a_granted_share_and_a_review_stay_at_their_server(server: SmallServer) 
         policy = read_policy(server.folder / "clinic.toml")
         assert reviewed_lines(policy, None, server.people.is_owner, server.people.id) == (bought.line,)
         for is_owner, people in ((other.people.is_owner, other.people.id), (lambda _: True, other.people.id)):
-            with pytest.raises(SfumatoError, match="no answers have been marked"):
+            with pytest.raises(SfumatoError, match="no answer is both marked"):
                 reviewed_lines(policy, None, is_owner, people)
     finally:
         other.close()
@@ -698,7 +698,7 @@ def test_what_was_withdrawn_is_not_released_by_the_question_itself(server: Small
         requests.withdraw(server.ana, "clinic", filed)
         with pytest.raises(ApprovalNeeded, match=f"request {filed} for it is withdrawn") as refused:
             buy(server, key=f"plain-{number}", release=asked)
-        assert "file a request" in refused.value.fix
+        assert "request approval with" in refused.value.fix
         with pytest.raises(ApprovalNeeded):
             requests.release(server.ana, "clinic", filed, f"again-{number}").wait_for_result()
         second = file(server, release=asked)
@@ -982,7 +982,7 @@ def test_gaussian_noise_is_shown_with_the_epsilon_that_the_rule_compares(tmp_pat
         seen = server.counter.requests.file(server.ana, "clinic", asked, "the annual report")
         assert (seen.epsilon, seen.delta) != ("", "")
         at_delta = f"{seen.epsilon} at δ = {seen.delta}"
-        assert f"its ε of {at_delta} is above 0.3" in reason
+        assert f"its ε of {at_delta} is above the policy's limit of 0.3" in reason
         assert seen.delta == "0.000001"
         assert seen.cost == f"Gaussian noise: ε = {at_delta}"
         assert seen.epsilon_words == f"ε = {at_delta}"

@@ -60,5 +60,5 @@ def test_errors_of_pairs_are_those_of_even_answers() -> None:
     assert all(0.8 * reach < each < 1.25 * reach for each in widths)
     together = BOTH.error(900, pairs=[PAIR], together=True)
     assert all(together[each] > said[each] for each in said)
-    with pytest.raises(sf.SfumatoError, match="a pair of questions can only be counted"):
+    with pytest.raises(sf.SfumatoError, match="pairs of questions cannot be counted"):
         sf.collect({"a": ["x"], "b": ["y"]}, 1, split=False).error(100, pairs=[("a", "b")])

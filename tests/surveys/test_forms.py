@@ -181,7 +181,7 @@ def test_hostile_reports_are_refused_one_by_one(name: str) -> None:
     assert found.respondents == 2
     assert [each.place for each in found.refused] == list(range(1, len(bad) + 1))
     assert all(" must be " in each.reason and len(each.reason) < 400 for each in found.refused)
-    assert f"{len(bad)} reports were refused" in str(found)
+    assert f"refused {len(bad)} of the reports" in str(found)
 
 
 def test_nobody_answered() -> None:
@@ -286,14 +286,14 @@ def test_only_names_can_be_refused_of_answers() -> None:
     form = FORMS["split"]
     for answers in ({}, {"smokes": object()}, {"smokes": "maybe", "pet": 10**400}):
         assert form.check(form.answer(answers))
-    with pytest.raises(sf.SfumatoError, match="names smokes, pet"):
+    with pytest.raises(sf.SfumatoError, match="the names of its questions as keys: smokes, pet"):
         form.answer({"smoke": "yes"})
-    with pytest.raises(sf.SfumatoError, match="mapping with names of this form's questions"):
+    with pytest.raises(sf.SfumatoError, match="mapping whose keys are names of questions of the form"):
         form.answer("yes")  # type: ignore[arg-type]
 
 
 def test_pairs_of_sampled_questions_are_refused() -> None:
-    with pytest.raises(sf.SfumatoError, match="only be counted if every respondent answers both"):
+    with pytest.raises(sf.SfumatoError, match="each respondent of this form answers one question only"):
         FORMS["sampled"].estimate([], pairs=[("smokes", "pet")])
 
 

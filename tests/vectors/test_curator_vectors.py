@@ -178,7 +178,7 @@ def _bought_ranged() -> Iterator[Vector]:
     for beta, cells, scale in ((0.05, 1, 1), (0.05, 6, 4), (0.01, 2, 2)):
         batch = SimpleNamespace(noise_for=lambda _: Laplace(8), gate=GATE)
         session = _Session(_batch=batch, _hypothesis=hypothesis, _unit=Fraction(1, 2))
-        asked = (SimpleNamespace(groups=SimpleNamespace(shown_grid_index=[0])),)
+        asked = (SimpleNamespace(groups=SimpleNamespace(answer_grid_index=[0])),)
         compared = SimpleNamespace(max_row_effect=1, scale=scale)
 
         def ends(session: Any, asked: Any, compared: Any, beta: float, cells: int) -> list[float]:

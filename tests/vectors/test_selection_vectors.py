@@ -65,6 +65,7 @@ REGISTRY = Registry(
     ),
     exempt={
         "mechanisms.key_thresholds.KeyThreshold.gaussian": "it calibrates noise, and its threshold has vectors",
+        "mechanisms.key_thresholds.is_gaussian_surely_no_better": "its answer is yes or no, enumerated over prices",
         "mechanisms.quantiles._with_safe_inward_offset": "it multiplies rows_to_lean by a sign",
         "mechanisms.response.Estimate.interval": "it multiplies standard errors by a normal quantile",
     },

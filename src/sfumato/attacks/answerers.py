@@ -165,9 +165,9 @@ class NoisyAnswers:
         if len(checked) > self._questions_left:
             raise InvalidParameter(
                 "groups",
-                len(checked),
-                f"at most {self._questions_left}, the number of questions that are left",
-                fix="ask about fewer groups, or start again with a new answerer object",
+                ValueWords(f"a list of {len(checked)} groups"),
+                f"no longer than the number of questions left, {self._questions_left}",
+                fix="ask about fewer groups, or make a new answerer",
             )
         self._questions_left -= len(checked)
         true_sums = group_sums(checked, self._values).astype(np.int64)
@@ -223,7 +223,10 @@ class PrivateAnswers:
         )
         if not isinstance(self.columns, tuple) or not self.columns or (self.town is not None and len(self.columns) > 1):
             raise InvalidParameter(
-                "columns", self.columns, "a non-empty tuple of column names; with towns, of one name"
+                "columns",
+                self.columns,
+                "a tuple of column names, with only one name if there are towns",
+                fix='for example, write columns=("smokes",)',
             )
 
     @property
@@ -372,7 +375,7 @@ def checked_values(values: Any, max_value: int | None = None) -> Values:
         or not 0 < len(numbers) <= MAX_PEOPLE
         or not numbers.size
     ):
-        fix = "convert it with values.astype(int)" if numbers.dtype.kind == "f" else ""
+        fix = "convert it with values.astype(int)" if numbers.dtype.kind == "f" else "for example, pass [0, 1, 1]"
         raise InvalidParameter(
             "values",
             _describe_array(numbers),
@@ -383,7 +386,10 @@ def checked_values(values: Any, max_value: int | None = None) -> Values:
     upper_bound = 1 << 31 if max_value is None else exact_integer(max_value, "max_value", at_least=1)
     if int(integers.min()) < 0 or int(integers.max()) > upper_bound:
         raise InvalidParameter(
-            "values", ValueWords(f"{integers.min()} to {integers.max()}"), f"integers from 0 to {upper_bound:,}"
+            "values",
+            ValueWords(f"integers from {integers.min():,} to {integers.max():,}"),
+            f"integers from 0 to {upper_bound:,}",
+            fix="clip the values to this range",
         )
     return integers
 
@@ -393,7 +399,10 @@ def checked_groups(groups: Any, people: int) -> Groups:
     mask = np.asarray(groups)
     if mask.dtype.kind != "b" or mask.ndim != 2 or mask.shape[1] != people or not len(mask):
         raise InvalidParameter(
-            "groups", _describe_array(mask), f"an array of rows of {people} booleans, True for each member of the group"
+            "groups",
+            _describe_array(mask),
+            f"an array of rows of {people} booleans, True for each member of the group",
+            fix=f"for example, pass np.ones((1, {people}), bool)",
         )
     return mask
 

@@ -43,7 +43,10 @@ def guess_ceiling(guarantee: Guarantee, prior: Number = "1/2", choices: int = 2)
     p, k = float(exact(prior, "prior", INSIDE_UNIT)), exact_integer(choices, "choices", at_least=2)
     if p * k < 1 - 1e-9:
         raise InvalidParameter(
-            "prior", prior, f"at least 1/{k}, since the likeliest of {k} values is at least that likely"
+            "prior",
+            prior,
+            f"at least 1/{k}, since the likeliest of {k} values is at least that likely",
+            fix=f"for example, write prior={math.ceil(100 / k) / 100}",
         )
     exp_minus_epsilon = math.exp(-min(float(promise.epsilon), _MAX_EPSILON))
     return min(1.0, p * (1 + (k - 1) * float(promise.delta) * exp_minus_epsilon) / (p + (1 - p) * exp_minus_epsilon))

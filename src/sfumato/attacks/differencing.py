@@ -70,8 +70,9 @@ def draw_separated_groups(questions: int, people: int) -> Groups:
             raise InvalidParameter(
                 "questions",
                 questions,
-                f"few enough that all groups among {people_count} people differ in at least {MIN_DIFFERENCE} people",
-                fix="ask fewer questions, or use a larger number of people",
+                f"fewer: any two groups that are asked about must differ in at least {MIN_DIFFERENCE} people, and too "
+                f"few such groups were found among {people_count} people",
+                fix="ask fewer questions, or use more people",
             )
     return chosen[1:]
 
@@ -248,12 +249,8 @@ def checked_target(target: int, people: int) -> int:
     """Validate the row index of one person."""
     row_index = exact_integer(target, "target")
     if row_index >= people:
-        raise InvalidParameter(
-            "target",
-            target,
-            f"the index of one of the {people} people, from 0 to {people - 1}",
-            fix="for example, set target to 0",
-        )
+        rule = f"the index of a person, from 0 to {people - 1}" if people > 1 else "0, the index of the only person"
+        raise InvalidParameter("target", target, rule, fix="for example, set target to 0")
     return row_index
 
 
@@ -378,17 +375,17 @@ def read_refusal(answerer: Answerer, target: int, accomplices: int) -> Values:
 
 def _sums_with_accomplices(answerer: Answerer, target: int, accomplices: int) -> Sums:
     row_index = checked_target(target, answerer.people)
-    known = exact_integer(accomplices, "accomplices", at_least=1)
-    if known >= answerer.people:
+    accomplice_count = exact_integer(accomplices, "accomplices", at_least=1)
+    if accomplice_count >= answerer.people:
         raise InvalidParameter(
             "accomplices",
             accomplices,
-            f"fewer than the {answerer.people} people",
-            fix="lower accomplices, or invent more people",
+            f"below {answerer.people}, the number of people",
+            fix="use fewer accomplices, or more people",
         )
     group: Groups = np.zeros((1, answerer.people), bool)
     others = [person for person in range(answerer.people) if person != row_index]
-    group[0, [row_index, *others[:known]]] = True
+    group[0, [row_index, *others[:accomplice_count]]] = True
     answers: Sums = answerer.sums(group)[0]
     return answers
 

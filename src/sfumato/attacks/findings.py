@@ -31,6 +31,7 @@ from sfumato.policy import Domain, InMemory, Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
+from sfumato.suggested_fixes import join_with_or
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -190,7 +191,7 @@ class Findings:
         for finding in self.listed:
             if finding.answers.startswith(answers):
                 return finding
-        raise InvalidParameter("answers", answers, "one of " + ", ".join(finding.answers for finding in self.listed))
+        raise _unknown_name_error("answers", answers, [finding.answers for finding in self.listed])
 
     @property
     def holds(self) -> bool:
@@ -242,6 +243,12 @@ def _finding_cells(finding: Finding) -> tuple[str, ...]:
 
 def _format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def _unknown_name_error(parameter: str, name: object, names: Sequence[str]) -> InvalidParameter:
+    """Return the refusal of a name that is none of these."""
+    allowed = join_with_or([repr(each) for each in names])
+    return InvalidParameter(parameter, name, allowed, fix=f"for example, set {parameter} to {names[0]!r}")
 
 
 def _checked_share(number_or_text: Any, name: str) -> float:
@@ -304,7 +311,9 @@ class Sweep:
         )
         if not courses_valid or any(len(curve.shares) != len(self.at) for curve in self.courses):
             raise InvalidParameter(
-                "courses", self.courses, f"a tuple of success curves with {len(self.at)} shares each"
+                "courses",
+                self.courses,
+                f'a tuple of success curves, each with as many shares as "at" has numbers, {len(self.at)}',
             )
 
     def __getitem__(self, name: str) -> tuple[float, ...]:
@@ -312,7 +321,7 @@ class Sweep:
         for curve in self.courses:
             if curve.name == name:
                 return curve.shares
-        raise InvalidParameter("name", name, "one of " + ", ".join(curve.name for curve in self.courses))
+        raise _unknown_name_error("name", name, [curve.name for curve in self.courses])
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Plot every curve as a line over a logarithmic axis."""

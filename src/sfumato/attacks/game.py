@@ -39,6 +39,7 @@ from sfumato.quick_dataclass import dataclass
 NAMES = ("Ann", "Bob", "Cem", "Dee", "Eve", "Fay", "Gus", "Hal", "Ida", "Jon", "Kim", "Lea", "Max", "Nia", "Oli", "Pia")
 WARDS = ("north", "south")
 EVERYBODY, BUT = "all", "but"
+_NAME_SOMEBODY = f"for example, write 'count {NAMES[0]} {NAMES[1]}' or 'count {WARDS[0]}'"
 QUESTIONS = 4
 """The questions per round that a private curator's budget pays for."""
 EPSILON = 1
@@ -88,13 +89,17 @@ def parse_group(words: Sequence[str]) -> NDArray[np.bool_]:
 def _members(tokens: Sequence[str], *, may_be_empty: bool = False) -> NDArray[np.bool_]:
     if not tokens and not may_be_empty:
         raise InvalidParameter(
-            "who", ValueWords("no name"), f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}"
+            "who",
+            ValueWords("no name"),
+            f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}",
+            fix=_NAME_SOMEBODY,
         )
     members = np.zeros(len(NAMES), bool)
     for token in tokens:
         matches = [token.lower() in (EVERYBODY, name.lower(), ward_of(index)) for index, name in enumerate(NAMES)]
         if not any(matches):
-            raise InvalidParameter("who", token, f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}")
+            rule = f"one or more names, a ward ({' or '.join(WARDS)}) or {EVERYBODY}"
+            raise InvalidParameter("who", token, rule, fix=_NAME_SOMEBODY)
         members |= np.array(matches)
     return members
 

@@ -112,7 +112,7 @@ class AttackedTable:
     @property
     def has_listed_values(self) -> bool:
         """Return whether the secret column lists its values; otherwise it has bounds."""
-        return bool(_listed_values(self.domain))
+        return bool(_declared_values(self.domain))
 
     @property
     def values(self) -> tuple[Any, Any]:
@@ -200,7 +200,7 @@ class AttackedTable:
         known_columns: dict[str, tuple[Any, ...]] = {}
         cells = 1
         for name, domain in self.table.columns.items():
-            values = () if name in (self.column, _id_column(self.table)) else _listed_values(domain)
+            values = () if name in (self.column, _id_column(self.table)) else _declared_values(domain)
             if len(values) > 1 and cells * len(values) <= _MAX_KNOWN_CELLS:
                 known_columns[name] = values
                 cells *= len(values)
@@ -222,7 +222,8 @@ def attacked_tables(policy: Policy, columns: Sequence[str] = ()) -> tuple[Attack
         matching = [pair for pair in pairs if requested in _accepted_column_names(*pair)]
         if not matching:
             rule = f"the name of a private column with bounds or at least two listed values: {available}"
-            raise InvalidParameter("column", requested, rule)
+            fix = "" if pairs else 'declare values or bounds for a column in the policy, such as values = ["yes", "no"]'
+            raise InvalidParameter("column", requested, rule, fix=fix)
         chosen |= {(table.name, name): AttackedTable(policy, table, name) for table, name in matching}
     return tuple(chosen.values())
 
@@ -260,7 +261,7 @@ def _secret_columns(policy: Policy, table: Table) -> list[str]:
         for name, domain in table.columns.items()
         if name not in id_columns and len(_two_distinct_values(domain)) == 2
     ]
-    return sorted(secrets, key=lambda name: not _listed_values(table.columns[name]))
+    return sorted(secrets, key=lambda name: not _declared_values(table.columns[name]))
 
 
 def _id_columns(policy: Policy, table: Table) -> set[str]:
@@ -276,20 +277,18 @@ def _id_column(table: Table) -> str:
 
 def _two_distinct_values(domain: Domain) -> tuple[Any, ...]:
     """Return two values of a column that differ most, as rows store them; fewer if there are not two."""
-    if values := _listed_values(domain):
+    if values := _declared_values(domain):
         return values[:2]
     if domain.bounds is None or domain.bounds[0] == domain.bounds[1]:
         return ()
     return tuple(float(bound) if isinstance(bound, Fraction) else bound for bound in domain.bounds)
 
 
-def _listed_values(domain: Domain) -> tuple[Any, ...]:
+def _declared_values(domain: Domain) -> tuple[Any, ...]:
     """Return the listed values of a column, if it has any."""
     if domain.values is None:
         return (False, True) if domain.type is Type.BOOLEAN else ()
-    return tuple(
-        float(listed_value) if isinstance(listed_value, Fraction) else listed_value for listed_value in domain.values
-    )
+    return tuple(float(value) if isinstance(value, Fraction) else value for value in domain.values)
 
 
 def with_column(rows: pyarrow.Table, name: str, values: list[Any]) -> pyarrow.Table:
@@ -401,12 +400,10 @@ class PolicyAttack:
     def findings(self) -> Findings:
         """Return all attempts as findings, exact and private; equal exact ones once."""
         results: list[Finding] = []
-        listed_answers: set[str] = set()
+        seen_answers: set[str] = set()
         for attempt in self.attempts:
-            results += (
-                [attempt.private] if attempt.exact.answers in listed_answers else [attempt.exact, attempt.private]
-            )
-            listed_answers.add(attempt.exact.answers)
+            results += [attempt.private] if attempt.exact.answers in seen_answers else [attempt.exact, attempt.private]
+            seen_answers.add(attempt.exact.answers)
         return Findings("the whole budget on one target", tuple(results), self._summary_words())
 
     def _summary_words(self) -> tuple[str, ...]:
@@ -504,10 +501,9 @@ def _plan_attempts(chosen: Sequence[AttackedTable]) -> list[Planned]:
     columns = [stage for stage in chosen if stage.column is not None]
     if not presence_tables and not columns:
         raise InvalidPolicy(
-            "under replace neighbours the attack guesses a value, so it needs a column with bounds or at least "
-            "two listed values",
+            "under replace neighbours the attack guesses a value, but no column declares bounds or at least two values",
             place=f"tables.{chosen[0].table.name}.columns",
-            fix='list the values of a column, such as { values = ["yes", "no"] }, in a copy of the policy',
+            fix='declare the values of a column, such as values = ["yes", "no"], in a copy of the policy',
         )
     early, late = (
         [stage for stage in columns if stage in first_per_table],

@@ -88,6 +88,7 @@ def suppressed_table(table: CrossTable, values: Any, least: int = _MIN_COUNT, *,
             "values",
             ValueWords(f"an array of the shape {secret.shape}"),
             f"a list with one value for each of the table's {len(table.rows)} people",
+            fix=f"pass {len(table.rows)} values",
         )
     published = group_sums(table.groups(), secret.reshape(len(secret), -1))
     height, width = table.shape

@@ -93,11 +93,18 @@ class OneRun:
             object.__setattr__(self, name, codec.parse_float(getattr(self, name), name))
         Guarantee.of(self.claim, "claim")
         codec.check_simple_fields(self)
-        counts_valid = 0 <= self.right <= self.guesses <= self.canaries and self.tried > 0
         laws_valid = self.laws is None or isinstance(self.laws, OutputShares)
-        if not (counts_valid and laws_valid and self.lower_bound >= 0 and 0 < self.confidence < 1):
-            rule = "a result with a bound ≥ 0, a confidence between 0 and 1, and right ≤ guesses ≤ canaries"
-            raise InvalidParameter("audit", (self.right, self.guesses, self.canaries), rule)
+        for name, is_valid, rule in (
+            ("lower_bound", self.lower_bound >= 0, "a number ≥ 0"),
+            ("confidence", 0 < self.confidence < 1, "a number above 0 and below 1"),
+            ("canaries", self.canaries >= 0, "a whole number ≥ 0"),
+            ("guesses", 0 <= self.guesses <= self.canaries, f"from 0 to {self.canaries}, the number of canaries"),
+            ("right", 0 <= self.right <= self.guesses, f"from 0 to {self.guesses}, the number of guesses"),
+            ("tried", self.tried > 0, "a whole number ≥ 1"),
+            ("laws", laws_valid, "OutputShares, or left out"),
+        ):
+            if not is_valid:
+                raise InvalidParameter(name, getattr(self, name), rule)
 
     @property
     def holds(self) -> bool:
@@ -184,13 +191,13 @@ def one_run(
         )
         for guess_count, correct in _count_correct_guesses(scores, present, guess_counts)
     ]
-    bound, made_guesses, correct = max(outcomes)
+    bound, guess_count, correct = max(outcomes)
     return OneRun(
         bound,
         promise,
         float(level),
         canary_count,
-        made_guesses,
+        guess_count,
         correct,
         len(guess_counts),
         _binned_scores(scores, present),
@@ -205,7 +212,10 @@ def _guess_counts(guesses: int | Sequence[int] | None, canaries: int) -> list[in
     counts = sorted({exact_integer(count, "guesses", at_least=1) for count in requested})
     if not counts or counts[-1] > canaries:
         raise InvalidParameter(
-            "guesses", guesses, f"a list of whole numbers from 1 to {canaries:,}, the number of canaries"
+            "guesses",
+            guesses,
+            f"a list of whole numbers from 1 to {canaries:,}, the number of canaries",
+            fix=f"for example, write guesses=[{canaries}]",
         )
     return counts
 
@@ -221,9 +231,11 @@ def _require_power(canaries: int, guesses: int, guarantee: Guarantee, error_shar
     )
     if enough is None:
         rule = f"a guarantee that an audit with {_MAX_CANARIES:,} canaries could refute"
-        raise InvalidParameter("claim", guarantee, rule, fix="audit a smaller ε, or many runs with falsify(…)")
-    rule = f"enough to be able to refute {guarantee}, such as {enough:,}"
-    raise InvalidParameter("canaries", canaries, rule, fix=f"set canaries to {enough:,}, and guess all of them")
+        raise InvalidParameter(
+            "claim", guarantee, rule, fix="audit a claim with a smaller ε or δ, or many runs with falsify(…)"
+        )
+    rule = f"enough to refute {guarantee}, for example {enough:,}"
+    raise InvalidParameter("canaries", canaries, rule, fix=f"write canaries={enough}, and guess all of them")
 
 
 def _growing_canary_counts(start: int) -> list[int]:
@@ -242,9 +254,9 @@ def _checked_scores(returned: Any, canaries: int) -> NDArray[np.float64]:
     if scores.shape != (canaries,) or np.isnan(scores).any():
         raise InvalidParameter(
             "release",
-            ValueWords(f"an array of the shape {scores.shape}"),
-            f"a function that returns {canaries:,} scores, one for each canary",
-            fix="return one number for each canary",
+            ValueWords(f"an array of shape {scores.shape}" if scores.shape != (canaries,) else "scores with NaN"),
+            f"a function that returns {canaries:,} numbers, one for each canary",
+            fix=f"for example, return np.zeros({canaries})",
         )
     return scores
 
@@ -325,7 +337,7 @@ def _binned_scores(scores: NDArray[np.float64], present: Present) -> OutputShare
     cells = np.minimum(np.searchsorted(edges, finite, side="right") - 1, _PLOT_CELLS - 1)
     shares = [np.bincount(cells[side], minlength=_PLOT_CELLS) / np.count_nonzero(side) for side in (~present, present)]
     inside = edges[:-1] >= _cluster_midpoint(finite)
-    absent_shares, present_shares = (tuple(map(float, each)) for each in shares)
+    absent_shares, present_shares = (tuple(map(float, side_shares)) for side_shares in shares)
     return OutputShares(
         "the score of a canary", absent_shares, present_shares, tuple(map(bool, inside)), tuple(map(float, edges))
     )
@@ -390,8 +402,9 @@ class Planted:
         scored_columns = [name for name in self.columns if name in released.columns]
         if not scored_columns:
             names = ", ".join(self.columns)
-            rule = f"a question for marginals or a synthetic table of {self.table} with one of {names}"
-            raise InvalidParameter("ask", tuple(released.columns), rule)
+            rule = f"a request for marginals or a synthetic table of {self.table} with at least one of {names}"
+            fix = f'for example, release curator.marginals("{self.table}", [["{self.columns[0]}"]])'
+            raise InvalidParameter("ask", tuple(released.columns), rule, fix=fix)
         gram, target = _RIDGE * np.eye(self.count), np.full(self.count, _RIDGE / 2)
         for columns in combinations(scored_columns, min(2, len(scored_columns))):
             released_counts = _released_counts(released, self.table, columns)
@@ -437,8 +450,8 @@ def plant(
         raise InvalidParameter(
             "table",
             table,
-            "declared with the unit's id as a column, or with every row as a unit",
-            fix="choose another table: this one finds its units through a join",
+            "one with the unit's id as a column, or with every row as a unit",
+            fix="choose another table, since this one finds its units through a join",
         )
     canary_count, base_rows = exact_integer(canaries, "canaries", at_least=1), exact_integer(rows, "rows", at_least=1)
     if canary_count > _MAX_ROWS or base_rows > _MAX_ROWS:
@@ -447,7 +460,8 @@ def plant(
         )
     scored_columns = tuple(columns if columns is not None else (name for name in schema.columns if name != schema.id))
     if not scored_columns or not set(scored_columns) <= set(schema.columns):
-        raise InvalidParameter("columns", columns, "a list of names of declared columns of the table")
+        fix = "choose from " + ", ".join(schema.columns)
+        raise InvalidParameter("columns", columns, f"a list of declared columns of {table}", fix=fix)
     id_type = policy.id_type or (None if policy.unit.every_row else Type.TEXT)
     private = {name: entry for name, entry in policy.tables.items() if not entry.public}
     generated = invent_tables(private, base_rows + 2 * canary_count, id_type)

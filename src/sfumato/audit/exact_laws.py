@@ -64,12 +64,14 @@ from sfumato.privacy.threshold_losses import laplace_tail
 from sfumato.quick_dataclass import dataclass
 
 
+def _too_many_outcomes(values: object, fix: str) -> InvalidParameter:
+    return InvalidParameter("neighbours", values, f"inputs with at most {MAX_OUTCOMES:,} possible outcomes", fix=fix)
+
+
 def frequent_values_law(mechanism: FrequentValues, table: Any) -> Law:
     """Return the law of the most frequent values of all groups; groups select independently."""
     if math.prod(math.perm(len(row), mechanism.k) for row in table) > MAX_OUTCOMES:
-        raise InvalidParameter(
-            "neighbours", ValueWords(f"counts of {len(table)} groups"), "counts of fewer groups or fewer values"
-        )
+        raise _too_many_outcomes(ValueWords("a table with more"), "give fewer groups or fewer values")
     laws: Law = {(): Decimal(1)}
     context = law_context()
     for row in table:
@@ -113,9 +115,9 @@ def quantiles_law(mechanism: Quantiles, values: Any) -> Law:
     """Return the law of all quantiles of one group of values, as tuples in the order of the probabilities."""
     low, high = mechanism.bounds
     if not isinstance(values, (list, tuple)) or not all(type(value) is int for value in values):
-        raise InvalidParameter("neighbours", values, "a pair of lists of integers")
+        raise InvalidParameter("neighbours", values, "a pair of lists of integers", fix="for example, ([1], [1, 2])")
     if (high - low + 1) ** len(mechanism.probabilities) > MAX_OUTCOMES:
-        raise InvalidParameter("neighbours", values, "inputs of a mechanism with narrower bounds or fewer quantiles")
+        raise _too_many_outcomes(values, "use narrower bounds or fewer quantiles")
     rows = tuple((min(max(value, low), high), Fraction(1)) for value in values)
     part = _OpenQuantiles(mechanism.probabilities, Fraction(0), Fraction(1), low, high, rows, 0)
     return _open_quantiles_law(mechanism, part, mechanism.epsilon / _count_levels(part))
@@ -221,7 +223,8 @@ _DEVIATIONS = 23
 def report_pairs(mechanism: Response, answers: tuple[Any, Any]) -> Pairs:
     """Return the paired laws of a report for two answers."""
     if not all(type(answer) is int and 0 <= answer < mechanism.choices for answer in answers):
-        raise InvalidParameter("neighbours", answers, f"a pair of integers from 0 to {mechanism.choices - 1}")
+        rule = f"a pair of integers from 0 to {mechanism.choices - 1}"
+        raise InvalidParameter("neighbours", answers, rule, fix="for example, write neighbours=(0, 1)")
     if isinstance(mechanism, RandomizedResponse):
         return _randomized_response_pairs(mechanism, answers)
     if answers[0] == answers[1]:
@@ -273,7 +276,8 @@ def kept_keys_law(mechanism: KeyThreshold, counts: Any) -> Law:
     if len(unit_counts) > _MAX_KEYS or not all(
         type(count) is int and 0 <= count <= _MAX_COUNT for count in unit_counts
     ):
-        raise InvalidParameter("neighbours", counts, f"counts of at most {_MAX_KEYS} keys, each at most {_MAX_COUNT:,}")
+        rule = f"counts of at most {_MAX_KEYS} keys, each at most {_MAX_COUNT:,}"
+        raise InvalidParameter("neighbours", counts, rule, fix="for example, write neighbours=([5, 0], [5, 1])")
     context = law_context()
     laws: Law = {(): Decimal(1)}
     for count in unit_counts:
@@ -326,20 +330,18 @@ def stream_law(mechanism: AboveThreshold, values: Any) -> Law:
     sums = _ThresholdSum.from_mechanism(mechanism, query_values)
     law = dict(_enumerate_streams((), sums, query_values, mechanism.positives))
     if len(law) > MAX_OUTCOMES:
-        raise InvalidParameter(
-            "neighbours",
-            ValueWords(f"lists of {len(query_values)}"),
-            f"lists with at most {MAX_OUTCOMES:,} possible outcomes: give fewer queries or positives",
-        )
+        raise _too_many_outcomes(ValueWords(f"lists of {len(query_values)} queries"), "give fewer queries or positives")
     return law
 
 
 def _checked_values(mechanism: AboveThreshold, values: Any) -> tuple[int, ...]:
     query_values = tuple(values) if isinstance(values, (list, tuple)) else ()
     if not 0 < len(query_values) <= _MAX_QUERIES or not all(type(value) is int for value in query_values):
-        raise InvalidParameter("neighbours", values, f"lists of 1 to {_MAX_QUERIES} integers, one for each query")
+        rule = f"lists of 1 to {_MAX_QUERIES} integers, one for each query"
+        raise InvalidParameter("neighbours", values, rule, fix="for example, write neighbours=([3, 5], [4, 6])")
     if max(abs(value - mechanism.threshold) for value in query_values) > _MAX_SPREAD:
-        raise InvalidParameter("neighbours", values, f"lists of values within {_MAX_SPREAD:,} of the threshold")
+        rule = f"lists of integers that differ from the threshold by at most {_MAX_SPREAD:,}"
+        raise InvalidParameter("neighbours", values, rule, fix="give integers closer to the threshold")
     return query_values
 
 
@@ -522,7 +524,9 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
     noise define the sensitivity of these inputs themselves.
     """
     if not isinstance(neighbours, tuple) or len(neighbours) != 2:
-        raise InvalidParameter("neighbours", neighbours, "a pair of inputs")
+        raise InvalidParameter(
+            "neighbours", neighbours, "a pair of inputs", fix="for example, write neighbours=(10, 11)"
+        )
     if isinstance(mechanism, Additive):
         return _enumerate_additive(mechanism, neighbours, sensitivity)
     if isinstance(mechanism, Response):
@@ -534,7 +538,7 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         )
     first, second = (_law_function(mechanism)(world) for world in neighbours)
     if first.keys() != second.keys():
-        raise InvalidParameter("neighbours", neighbours, "a pair of inputs of the same shape")
+        raise InvalidParameter("neighbours", neighbours, "a pair of equally long inputs", fix="make them equally long")
     pairs = [(Fraction(first[key]), Fraction(second[key])) for key in first]
     min_probability = _PROBABILITY_ERROR if isinstance(mechanism, KeyThreshold) else Fraction(0)
     return _enumerate_pairs(pairs, mechanism.curve(), min_probability=min_probability)
@@ -570,7 +574,8 @@ def _stream_pairs(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> lis
     """Pair the laws of all streams; if values are released, each "above" is paired with its own noisy value."""
     first, second = (stream_law(mechanism, values) for values in neighbours)
     if first.keys() != second.keys():
-        raise InvalidParameter("neighbours", neighbours, "a pair of lists with the same number of queries")
+        rule = "a pair of lists with the same number of queries"
+        raise InvalidParameter("neighbours", neighbours, rule, fix="give one value for each query in both lists")
     pairs: list[Pair] = []
     for stream, probability in first.items():
         stream_pair = Fraction(probability), Fraction(second[stream])
@@ -580,11 +585,7 @@ def _stream_pairs(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> lis
             for i in valued
         ]
         if len(pairs) + math.prod(column.outcome_count for column in columns) > MAX_OUTCOMES:
-            raise InvalidParameter(
-                "neighbours",
-                neighbours,
-                "lists whose law can be enumerated: fewer queries, fewer positives or less noise",
-            )
+            raise _too_many_outcomes(neighbours, "use fewer queries, fewer positives or less noise")
         pairs += [
             _multiply_pairs(stream_pair, value_pairs)
             for value_pairs in product(*(column.outcome_pairs() for column in columns))
@@ -611,10 +612,12 @@ def _enumerate_additive(
             "neighbours",
             neighbours,
             "a pair of integers below 2^62 in absolute value, or of rows of such integers with the same length",
+            fix="for example, write neighbours=(10, 11)",
         )
     scales = mechanism.sizes
     if len(scales) not in (1, len(rows[0])):
-        raise InvalidParameter("neighbours", neighbours, f"a pair of rows of {len(scales)} numbers, one for each scale")
+        rule = f"a pair of rows of {len(scales)} numbers, one for each scale"
+        raise InvalidParameter("neighbours", neighbours, rule, fix="give as many numbers as the mechanism has scales")
     columns = [
         _NoisyCoordinate(
             mechanism.order, scales[i % len(scales)], *_coordinate_steps(rows, i, mechanism.grid), len(rows[0])
@@ -622,9 +625,7 @@ def _enumerate_additive(
         for i in range(len(rows[0]))
     ]
     if math.prod(column.outcome_count for column in columns) > MAX_OUTCOMES:
-        raise InvalidParameter(
-            "neighbours", neighbours, "inputs with fewer possible outcomes: fewer numbers, or less noise"
-        )
+        raise _too_many_outcomes(neighbours, "give fewer numbers, or use less noise")
     certain = Fraction(1), Fraction(1)
     pairs_by_column = (column.outcome_pairs() for column in columns)
     outcomes = tuple(_multiply_pairs(certain, pairs) for pairs in product(*pairs_by_column))

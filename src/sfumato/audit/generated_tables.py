@@ -330,8 +330,8 @@ class _TableGenerator:
 
     def _id_columns(self, table: Table) -> list[str]:
         """Return the columns that identify the unit of a row: its own id, then keys that other tables join on."""
-        own_id = [] if table.every_row else [table.id.on if isinstance(table.id, Via) else str(table.id)]
-        return list(dict.fromkeys([*own_id, *self._join_keys(table)]))
+        id_columns = [] if table.every_row else [table.id.on if isinstance(table.id, Via) else str(table.id)]
+        return list(dict.fromkeys([*id_columns, *self._join_keys(table)]))
 
     def _join_keys(self, table: Table) -> list[str]:
         paths = [other.id for other in self._private_tables.values() if isinstance(other.id, Via)]

@@ -72,8 +72,8 @@ class Commands(click.Group):
     """The top-level group: imports commands on first use and turns errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        listed_names = (*SHORT_HELP, *_generated_kinds())
-        return [*listed_names, *(name for name in super().list_commands(ctx) if name not in listed_names)]
+        documented_names = (*SHORT_HELP, *_generated_kinds())
+        return [*documented_names, *(name for name in super().list_commands(ctx) if name not in documented_names)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _LAZY_COMMANDS:

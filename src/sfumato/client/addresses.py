@@ -59,7 +59,9 @@ def _parse_http_url(url: str) -> Address:
     except ValueError:
         host, port = None, None
     if host is None or parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
-        raise InvalidParameter("url", url, "an http or https address without user name, password or query", fix=_FIX)
+        raise InvalidParameter(
+            "url", url, "an http, https or unix address without user name, password or query", fix=_FIX
+        )
     local = _is_loopback(host)
     if parts.scheme == "http" and not local:
         rule = "an https address, because plain http would send the token unencrypted"
@@ -112,7 +114,7 @@ def saved_certificate(address: Address) -> str | None:
 def save_token(address: Address, token: str | None, certificate: str | None = None) -> Path:
     """Save the token for a server, or delete it if None; return the path of the file."""
     path = tokens_path()
-    entries = {name: each for name, each in _read_credentials(path).items() if name != address.label}
+    entries = {name: credentials for name, credentials in _read_credentials(path).items() if name != address.label}
     if token is not None:
         entries[address.label] = ServerCredentials(token, None if certificate is None else os.path.abspath(certificate))
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -121,7 +123,7 @@ def save_token(address: Address, token: str | None, certificate: str | None = No
         unfinished.unlink()
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump({name: _encode_credentials(each) for name, each in entries.items()}, file, indent=1)
+        json.dump({name: _encode_credentials(credentials) for name, credentials in entries.items()}, file, indent=1)
     os.replace(unfinished, path)
     return path
 
@@ -136,19 +138,25 @@ def _read_credentials(path: Path) -> Mapping[str, ServerCredentials]:
         with path.open(encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 rule = "the token file can be read by other users"
-                raise SfumatoError(rule, place=str(path), fix=f"revoke the tokens, and run chmod 600 {path}")
+                raise SfumatoError(
+                    rule,
+                    place=str(path),
+                    fix=f"run chmod 600 {path}, and ask for new tokens, since these may have been read",
+                )
             content = json.load(file)
     except FileNotFoundError:
         return {}
     except UNREADABLE:
         content = None
     entries = (
-        {name: _parse_credentials(each) for name, each in content.items()} if isinstance(content, dict) else {"": None}
+        {name: _parse_credentials(entry) for name, entry in content.items()}
+        if isinstance(content, dict)
+        else {"": None}
     )
     if None in entries.values():
         rule = f"the token file {path} is damaged: it must map server addresses to tokens"
         raise SfumatoError(rule, place=str(path), fix="remove this file and run sfumato login again")
-    return {name: each for name, each in entries.items() if each is not None}
+    return {name: credentials for name, credentials in entries.items() if credentials is not None}
 
 
 def _parse_credentials(entry: Any) -> ServerCredentials | None:
@@ -158,6 +166,6 @@ def _parse_credentials(entry: Any) -> ServerCredentials | None:
     has_both_fields = isinstance(entry, dict) and entry.keys() == {"token", "certificate"}
     return (
         ServerCredentials(**entry)
-        if has_both_fields and all(isinstance(each, str) for each in entry.values())
+        if has_both_fields and all(isinstance(text, str) for text in entry.values())
         else None
     )

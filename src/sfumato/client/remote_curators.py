@@ -88,7 +88,7 @@ class RemoteServer:
         self._wire = wire
 
     def users(self) -> tuple[ServerUser, ...]:
-        return tuple(_decode_user(each) for each in self._wire.get("users")["users"])
+        return tuple(_decode_user(user) for user in self._wire.get("users")["users"])
 
     def add_user(self, name: str, role: str = "analyst") -> ServerUser:
         """Add an analyst, an owner or an auditor."""
@@ -103,7 +103,7 @@ class RemoteServer:
         return f"{self._wire.address.base.rstrip('/')}{self._wire.send('POST', ('links',), {'user': name})['path']}"
 
     def tokens(self) -> tuple[ServerToken, ...]:
-        return tuple(_decode_token(each) for each in self._wire.get("tokens")["tokens"])
+        return tuple(_decode_token(token) for token in self._wire.get("tokens")["tokens"])
 
     def new_token(
         self, user: str, *, days: int | None = None, most: Number | None = None, label: str = ""
@@ -121,7 +121,7 @@ class RemoteServer:
         """List the recorded acts of owners after a number, oldest first."""
         with _refuse_malformed_reply():
             replies = self._wire.get("acts", after=after, limit=limit)["acts"]
-            return tuple(OwnerAct(**{**each, "time": datetime.fromisoformat(each["time"])}) for each in replies)
+            return tuple(OwnerAct(**{**reply, "time": datetime.fromisoformat(reply["time"])}) for reply in replies)
 
     def verify(self) -> Verification:
         """Verify every line of the server's ledger, at the server."""
@@ -223,11 +223,11 @@ class RemoteCurator(Proposing):
         return counted_budget.with_history(History(lambda: self._charges(from_share=share is not None)))
 
     def _charges(self, *, from_share: bool) -> list[SpendingPoint]:
-        lines = [each for each in self.history() if not each.cost.is_zero]
+        lines = [line for line in self.history() if not line.cost.is_zero]
         if not from_share:
-            return [SpendingPoint(each.time, each.spent.amounts) for each in lines]
-        totals = accumulate((each.cost for each in lines), add)
-        return [SpendingPoint(each.time, total.amounts) for each, total in zip(lines, totals, strict=True)]
+            return [SpendingPoint(line.time, line.spent.amounts) for line in lines]
+        totals = accumulate((line.cost for line in lines), add)
+        return [SpendingPoint(line.time, total.amounts) for line, total in zip(lines, totals, strict=True)]
 
     def standing(self, analyst: str | None = None) -> Standing | PeriodStandings:
         """Return the standing of the account, of the share of the user who asks, or of the share that an owner or
@@ -260,7 +260,9 @@ class RemoteCurator(Proposing):
         TABLES, DESCRIBE and SUMMARIZE are answered at once.
         """
         if not isinstance(question, str):
-            raise InvalidParameter("question", question, "a string with SQL")
+            raise InvalidParameter(
+                "question", question, "a string with SQL", fix='for example, write sql("SELECT COUNT(*) FROM visits")'
+            )
         sent_parameters = encode_parameters(parameters)
         spec = {"sql": question, **({} if sent_parameters is None else {"parameters": sent_parameters})}
         question_or_listing: RemoteQuestion | Listing = RemoteQuestion.propose(
@@ -279,9 +281,9 @@ class RemoteCurator(Proposing):
         if isinstance(questions, (str, os.PathLike)):
             questions = _read_question_file(questions)
         if isinstance(questions, Mapping):
-            texts: Any = {name: question_sql(each, str(name)) for name, each in questions.items()}
+            texts: Any = {name: question_sql(question, str(name)) for name, question in questions.items()}
         else:
-            texts = [question_sql(each, f"q{number}") for number, each in enumerate(questions, 1)]
+            texts = [question_sql(question, f"q{number}") for number, question in enumerate(questions, 1)]
         return self.propose(WorkloadSpec(texts))
 
     def propose(self, spec: Spec[P]) -> P:
@@ -403,9 +405,11 @@ def _choose_policy(policy: str | None, available: Sequence[str]) -> str:
     """Return the requested policy, or the only one there is."""
     if policy is None and len(available) == 1:
         return available[0]
-    policy_list = ", ".join(available) if available else "none: ask the owner to list you in a policy"
+    if not available:
+        rule, fix = "a policy that lists you, and the server has none", "ask the owner to list you in a policy"
+        raise InvalidParameter("policy", policy, rule, fix=fix)
     if policy is None or policy not in available:
-        raise InvalidParameter("policy", policy, f"one of the policies on the server: {policy_list}")
+        raise InvalidParameter("policy", policy, f"one of the policies on the server: {', '.join(available)}")
     return policy
 
 
@@ -418,9 +422,12 @@ def _read_question_file(path: str | os.PathLike[str]) -> dict[str, str]:
             parsed = split_questions(file.read())
     except (OSError, UnicodeDecodeError):
         raise InvalidParameter(
-            "questions", str(path), "the path of a readable .sql file in UTF-8", fix="check the path and the encoding"
+            "questions",
+            str(path),
+            "the path of a readable .sql file in UTF-8",
+            fix="check the path, and save the file in UTF-8",
         ) from None
-    return {f"q{number}": each.text for number, each in enumerate(parsed, 1)}
+    return {f"q{number}": statement.text for number, statement in enumerate(parsed, 1)}
 
 
 def _require_sendable(spec: Spec[Any], sent_fields: Mapping[str, Any]) -> None:

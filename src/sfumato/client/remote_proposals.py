@@ -122,13 +122,13 @@ class RemoteProposal(RehearseAlias):
 
     def release_body(self, *arguments: Any, **price: Any) -> dict[str, Any]:
         """Return the release at a price, as it is sent to a server."""
-        return {"kind": self.kind, "spec": self.spec, "price": self._named_terms("release", arguments, price)}
+        return {"kind": self.kind, "spec": self.spec, "price": self._terms_by_name("release", arguments, price)}
 
     def _call(self, act: str, positional: tuple[Any, ...], price: Mapping[str, Any]) -> Any:
-        address, terms = self._policy_connection, self._named_terms(act, positional, price)
+        address, terms = self._policy_connection, self._terms_by_name(act, positional, price)
         return decode(address.wire.call_free(address.policy, self.kind, act, self.spec, terms))
 
-    def _named_terms(self, act: str, arguments: tuple[Any, ...], price: Mapping[str, Any]) -> dict[str, Any]:
+    def _terms_by_name(self, act: str, arguments: tuple[Any, ...], price: Mapping[str, Any]) -> dict[str, Any]:
         """Map positional arguments to their names, as the same proposal in a local curator has them."""
         kind = all_kinds().get(self.kind)
         names = ("within" if act == "price" else "epsilon", *(() if kind is None else kind.positional))
@@ -140,11 +140,11 @@ class RemoteProposal(RehearseAlias):
         if "seconds" in price:
             rule = "left out: the server limits how long a query may take"
             raise InvalidParameter("seconds", price["seconds"], rule)
-        return {name.removesuffix("_"): each for name, each in encode_keyword_arguments(**positional, **price).items()}
+        return {name.removesuffix("_"): term for name, term in encode_keyword_arguments(**positional, **price).items()}
 
     def __repr__(self) -> str:
         server = self._policy_connection.wire.address.label
-        return f"<Proposal of {self.kind} at {server}: .explain() is free, .release() asks>"
+        return f"<Proposal of {self.kind} at {server}: .explain() is free, .release() spends>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,8 +166,9 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
     def _test(self, price: Mapping[str, Any], test: str, **options: Any) -> Any:
         """Test the stored answer at the server; it is never charged."""
         if set(self.spec) != {"sql"}:
-            rule = "the answer to a question in SQL without parameters or limits: a server can test only those"
-            raise InvalidParameter("answer", self.text, rule, fix="ask it in SQL, or use curator.test(…)")
+            rule = "the answer to a question in SQL without parameters or limits, because a server can test no other"
+            fix = "write the values of parameters in the SQL, or use curator.test(…)"
+            raise InvalidParameter("answer", self.text, rule, fix=fix)
         address, terms = self._policy_connection, {name: term for name, term in price.items() if name in _TESTED_TERMS}
         spec = encode_spec(test=test, question=self.spec["sql"], **options)
         return decode(address.wire.call_free(address.policy, "test", "stored", spec, terms))
@@ -203,8 +204,9 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
     def clipped(self) -> Any:
         """Propose to count what limits and bounds cut from the answer. Free."""
         if not set(self.spec) <= {"sql", "limit"}:
-            rule = "a question in SQL without parameters: a server accepts those only in a question asked alone"
-            raise InvalidParameter("question", self.text, rule, fix="write the values in the SQL")
+            rule = "SQL without parameters, which a server does not accept together with clipped()"
+            fix = "write the values of the parameters in the SQL"
+            raise InvalidParameter("question", self.text, rule, fix=fix)
         limits: dict[str, Any] = {}
         for given in self.spec.get("limit", ()):
             limits |= {name: value for name, value in given.items() if name != "strategy"}
@@ -218,7 +220,7 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
 
     def __repr__(self) -> str:
         short_text = shorten(" ".join(self.text.split()), 100)
-        return f"<Question {short_text}: .explain() .error() .price() .advise() .limit() are free, .release() asks>"
+        return f"<Question {short_text}: .explain() .error() .price() .advise() .limit() are free, .release() spends>"
 
 
 def question_sql(question: Any, name: str) -> str:
@@ -227,8 +229,9 @@ def question_sql(question: Any, name: str) -> str:
         return question
     spec = question.spec if isinstance(question, RemoteQuestion) else {}
     if set(spec) != {"sql"}:
-        rule = "SQL without parameters or limits: a server accepts those only in a question asked alone"
-        raise InvalidParameter(f"questions {name}", question, rule, fix="write the values in the SQL, or ask it alone")
+        rule = "SQL without parameters or limits, because a server accepts those two only in a single question"
+        fix = "write the values of the parameters in the SQL and remove limits, or ask this question alone"
+        raise InvalidParameter(f"questions {name}", question, rule, fix=fix)
     return str(spec["sql"])
 
 
@@ -244,7 +247,8 @@ def encode_spec(**fields: Any) -> dict[str, Any]:
 def require_sendable_id(request_id: str) -> str:
     """Refuse an id that no header can hold."""
     if not isinstance(request_id, str) or not _KEY_PATTERN.fullmatch(request_id):
-        raise InvalidParameter("request_id", request_id, "a string of 1 to 200 visible ASCII characters")
+        fix = 'use letters, digits and hyphens, for example request_id="report-2026-07"'
+        raise InvalidParameter("request_id", request_id, "a string of 1 to 200 visible ASCII characters", fix=fix)
     return request_id
 
 
@@ -352,7 +356,7 @@ class RemoteTable(RowMethodAliases["RemoteTableQuestion", "RemoteTable"]):
     def describe(self) -> Any:
         """List the columns with what the policy declares, and a priced question about each. Free."""
         if self.view["steps"]:
-            rule = "a server describes whole tables, not a view with further steps"
+            rule = "a server can describe only a whole table, without further steps such as where(…)"
             raise Unsupported("described-view", rule, fix='describe the table itself: table("visits").describe()')
         spec = {"sql": f"SUMMARIZE {quoted(self.view['table'])}"}
         return RemoteQuestion.propose(self._policy_connection, "questions", spec)
@@ -368,7 +372,7 @@ class RemoteTable(RowMethodAliases["RemoteTableQuestion", "RemoteTable"]):
         return replace(self, view={**self.view, "steps": [*self.view["steps"], _encode_step(step, **parts)]})
 
     def __repr__(self) -> str:
-        steps = ", ".join(each["step"] for each in self.view["steps"])
+        steps = ", ".join(step["step"] for step in self.view["steps"])
         return f"<Table {self.view['table']}{f': {steps}' if steps else ''}>"
 
 
@@ -420,19 +424,22 @@ def _encode_step(
 ) -> dict[str, Any]:
     """Encode one step, without empty parts."""
     parts: dict[str, Any] = {
-        "given": [_encode_part(each, step) for each in positional],
-        "named": {name: _encode_part(each, f"{step} {name}") for name, each in (keywords or {}).items()},
+        "given": [_encode_part(argument, step) for argument in positional],
+        "named": {name: _encode_part(argument, f"{step} {name}") for name, argument in (keywords or {}).items()},
         "other": other.view if isinstance(other, RemoteTable) else other,
         "on": None if on is None else encode(on, "on"),
     }
-    return {"step": step, **{name: each for name, each in parts.items() if each}}
+    return {"step": step, **{name: part for name, part in parts.items() if part}}
 
 
 def _encode_part(part: Any, name: str) -> Any:
     """Encode a part of a question: SQL, a whole number, an aggregation or a histogram."""
     if isinstance(part, Aggregation):
         fields = {"name": part.name, "of": part.of, "where": part.where, "beside": part.beside, "at": part.at}
-        return {"asks": "aggregate", **{key: each for key, each in {**fields, "k": part.k}.items() if each is not None}}
+        return {
+            "asks": "aggregate",
+            **{key: entry for key, entry in {**fields, "k": part.k}.items() if entry is not None},
+        }
     if isinstance(part, Histogram):
         return {"asks": "histogram", "of": part.of, "bins": part.bins}
     if isinstance(part, str) or (isinstance(part, int) and not isinstance(part, bool)):
@@ -452,7 +459,7 @@ class RemoteRequests:
         The same request that is still open is returned, not filed twice.
         """
         if not isinstance(proposal, RemoteProposal):
-            rule = "a proposal of this curator, such as curator.sql(…)"
+            rule = "made by this curator, such as curator.sql(…)"
             raise InvalidParameter("proposal", proposal, rule)
         body = {
             "release": proposal.release_body(*arguments, **price),

@@ -190,14 +190,18 @@ class Wire:
     def _no_answer_error(
         self, error: Exception, request_id: str | None, *, may_have_been_done: bool
     ) -> ServerUnavailable:
-        rule = f"the server does not answer ({_describe_error(error)})"
+        cause = _tls_error(error)
+        rule, fix = f"the server does not answer ({_describe_error(error, cause)})", None
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            rule = f"the TLS certificate of the server is not trusted ({cause.verify_message})"
+            fix = "check the address, or pass the server's certificate as certificate='server.pem'; then ask again"
         if may_have_been_done:
             rule, fix = (
-                f"{rule}, and may have carried out the request",
+                f"{rule}; the server may have carried out the request",
                 "check whether the request was carried out before you send it again",
             )
             return ServerUnavailable(rule, place=self.address.label, fix=fix)
-        return ServerUnavailable(rule, place=self.address.label, request_id=request_id)
+        return ServerUnavailable(rule, place=self.address.label, request_id=request_id, fix=fix)
 
     def _decode_response(self, response: Any, request_id: str | None) -> Any:
         media = _media_type(response)
@@ -272,7 +276,7 @@ def _tls_verification(address: Address, certificate: str | None) -> ssl.SSLConte
     try:
         return ssl.create_default_context(cafile=certificate)
     except (OSError, ssl.SSLError):
-        fix = "ask the owner for the server's certificate as a .pem file, and give its path"
+        fix = "ask the owner for the server's certificate as a .pem file, and pass its path"
         raise InvalidParameter("certificate", certificate, "the path of a readable PEM file", fix=fix) from None
 
 
@@ -287,22 +291,25 @@ def _release_timeout(timeout: float) -> Any:
 
 
 def _url_path(parts: tuple[str, ...]) -> str:
-    return "/v1/" + "/".join(quote(each, safe="") for each in parts)
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def _encode_body(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, allow_nan=False).encode()
 
 
-def _describe_error(error: BaseException) -> str:
-    """Describe why a server was not reached, naming certificate errors as such."""
+def _tls_error(error: BaseException) -> ssl.SSLError | None:
+    """Return the TLS error that caused another, if one did."""
     cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"TLS: its certificate is not trusted, {cause.verify_message}; pass a trusted one with certificate"
-        if isinstance(cause, ssl.SSLError):
-            return "TLS: the handshake failed"
+    while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__
+    return cause
+
+
+def _describe_error(error: Exception, cause: ssl.SSLError | None) -> str:
+    """Describe why a server was not reached."""
+    if cause is not None:
+        return "TLS: the handshake failed"
     return str(error) if isinstance(error, _LostAtProxy) else type(error).__name__
 
 
@@ -356,9 +363,9 @@ def _decode(reply: Any) -> Any:
     if isinstance(reply, Mapping) and isinstance(reply.get("kind"), str):
         return _decode_value(reply)
     if isinstance(reply, Mapping):
-        return {name: _decode(each) for name, each in reply.items()}
+        return {name: _decode(member) for name, member in reply.items()}
     if isinstance(reply, list):
-        return tuple(_decode(each) for each in reply)
+        return tuple(_decode(entry) for entry in reply)
     return float(reply) if reply in ("Infinity", "-Infinity") else reply
 
 
@@ -373,7 +380,9 @@ def _decode_value(reply: Mapping[str, Any]) -> Any:
         if tag == codec.kind_by_registered_class().get(answer, "").partition("/")[0]:
             return answer.from_json(json.dumps(reply))
     raise ServerUnavailable(
-        "the reply contains a kind of object that this version of Sfumato does not know", place=reply["kind"][:100]
+        "this version of Sfumato does not know the kind of object in the server's reply",
+        place=reply["kind"][:100],
+        fix="install the version of Sfumato that the server runs",
     )
 
 
@@ -397,12 +406,13 @@ def encode(value: Any, name: str) -> Any:
         return {str(key): encode(item, f"{name} {key}") for key, item in value.items()}
     if isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (bytes, bytearray)):
         return [encode(item, name) for item in value]
-    raise InvalidParameter(name, value, "a number, a string, or a list or mapping of these")
+    fix = "convert the value to a number or a string first, for example with str(…)"
+    raise InvalidParameter(name, value, "a number, a string, or a list or mapping of these", fix=fix)
 
 
 def encode_keyword_arguments(**values: Any) -> dict[str, Any]:
     """Encode keyword arguments, without those that are None."""
-    return {name: encode(each, name) for name, each in values.items() if each is not None}
+    return {name: encode(argument, name) for name, argument in values.items() if argument is not None}
 
 
 def encode_parameters(parameters: Any) -> Any:
@@ -410,10 +420,10 @@ def encode_parameters(parameters: Any) -> Any:
     if parameters is None:
         return None
     if isinstance(parameters, Mapping):
-        return {str(name): _encode_cell(each, str(name)) for name, each in parameters.items()}
+        return {str(name): _encode_cell(cell, str(name)) for name, cell in parameters.items()}
     if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Sequence):
         raise InvalidParameter("parameters", parameters, "a list of values, or a mapping from names to values")
-    return [_encode_cell(each, str(position)) for position, each in enumerate(parameters, 1)]
+    return [_encode_cell(cell, str(position)) for position, cell in enumerate(parameters, 1)]
 
 
 def _encode_cell(value: Any, name: str) -> Any:

@@ -149,15 +149,15 @@ def frequent_texts_among_numbers(
     sampled: Mapping[str, Sequence[str | None]], nulls: Collection[str] = ()
 ) -> dict[str, tuple[str, ...]]:
     """Return, for each column that is one of numbers but for a few frequent texts, those texts. PRIVATE."""
-    found = {}
+    texts_by_column = {}
     for name, cells in sampled.items():
         texts = _without_markers(_count_texts(cells), {*USUAL_NULLS, *nulls})
         others = {text: count for text, count in texts.items() if not _NUMBER.fullmatch(text.strip())}
         is_mostly_numbers = sum(others.values()) <= (1 - _MIN_NUMBERS) * sum(texts.values())
         is_plain = all(count >= _MIN_CELLS and "," not in text for text, count in others.items())
         if 0 < len(others) <= _MAX_STOPPING and is_mostly_numbers and is_plain:
-            found[name] = tuple(sorted(others))
-    return found
+            texts_by_column[name] = tuple(sorted(others))
+    return texts_by_column
 
 
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
@@ -273,9 +273,10 @@ def refuse_second_header(sampled: Mapping[str, Sequence[str | None]], original: 
     words = [text for text in first_row if text.strip() not in USUAL_NULLS]
     if len(words) >= 2 and not set(digits) & set("".join(first_row)):
         raise InvalidPolicy(
-            "a text file must begin with one line of column names, and here the second line looks like names too",
+            "a text file must begin with one line of column names, but the second line of this one "
+            "looks like names too",
             place=f"{original}, line 2",
-            fix="delete one of the two lines; if the second is a row, give --no-read-rows and the types of the columns",
+            fix="delete one of the two lines; if the second is data, use --no-read-rows and give the column types",
         )
 
 
@@ -367,9 +368,9 @@ def _propose_several_formats(
     """
     cells = sum(texts.values())
     counts = {
-        (each.rules.format or (_ISO_DAY,))[0]: readable
-        for each, readable in readable_cells.items()
-        if each.type is Type.DATE
+        (cell_format.rules.format or (_ISO_DAY,))[0]: readable
+        for cell_format, readable in readable_cells.items()
+        if cell_format.type is Type.DATE
     }
     formats: dict[str, str] = {}
     for text in sorted(
@@ -403,7 +404,10 @@ def _dates_as_timestamps_if_required(
     """Return the formats; those of days as timestamps if the column has that type: a day is its midnight."""
     if required_type is not Type.TIMESTAMP:
         return list(cell_formats)
-    return [CellFormat(required_type, each.rules) if each.type is Type.DATE else each for each in cell_formats]
+    return [
+        CellFormat(required_type, cell_format.rules) if cell_format.type is Type.DATE else cell_format
+        for cell_format in cell_formats
+    ]
 
 
 def _share_containing_any(texts: Mapping[str, int], parts: Iterable[str]) -> float:
@@ -441,7 +445,11 @@ def _time_formats(texts: Mapping[str, int]) -> list[CellFormat]:
     times = [f"{day} {clock}" for day in days for clock in clocks if has_names or "%p" not in clock]
     kind = Type.TIMESTAMP if clocks else Type.DATE
     rules = [CellRules(format=(text,)) for text in (times if clocks else days)]
-    return [CellFormat(Type.DATE), CellFormat(Type.TIMESTAMP), *(CellFormat(kind, each) for each in rules)]
+    return [
+        CellFormat(Type.DATE),
+        CellFormat(Type.TIMESTAMP),
+        *(CellFormat(kind, format_rules) for format_rules in rules),
+    ]
 
 
 def _boolean_formats(texts: Mapping[str, int]) -> list[CellFormat]:
@@ -457,7 +465,7 @@ def _boolean_formats(texts: Mapping[str, int]) -> list[CellFormat]:
     ]
     rules = [CellRules(true=_letter_cases(true), false=_letter_cases(false)) for true, false in pairs]
     rules = [CellRules()] * bool(counts["true"] or counts["false"]) + rules
-    return [CellFormat(Type.BOOLEAN, each) for each in rules]
+    return [CellFormat(Type.BOOLEAN, format_rules) for format_rules in rules]
 
 
 def _letter_cases(word: str) -> tuple[str, ...]:
@@ -485,11 +493,19 @@ def suggest_cell_rules(domain: Domain, lost_texts: Mapping[str, int], declared: 
 
     ``lost_texts`` counts the texts of the cells that the column reads as NULL, and those of ``USUAL_NULLS``.
     """
-    listed = {*map(str, domain.values or ()), *(declared.nulls or ())}
-    nulls = [word for word in USUAL_NULLS if word not in listed and any(text.strip(" ") == word for text in lost_texts)]
+    declared_texts = {*map(str, domain.values or ()), *(declared.nulls or ())}
+    nulls = [
+        word
+        for word in USUAL_NULLS
+        if word not in declared_texts and any(text.strip(" ") == word for text in lost_texts)
+    ]
     others = {text: count for text, count in lost_texts.items() if text.strip(" ") not in USUAL_NULLS}
     proposal = _propose_format_or_folding(domain, others) if others and not _has_reading_rules(declared) else None
-    cell_formats = [] if proposal is None else [_keys_toml(each.rules) for each in (proposal.format, *proposal.rivals)]
+    cell_formats = (
+        []
+        if proposal is None
+        else [_keys_toml(cell_format.rules) for cell_format in (proposal.format, *proposal.rivals)]
+    )
     return SuggestedCellRules(
         f"nulls = {toml_value((*(declared.nulls or ()), *nulls))}" if nulls else "",
         tuple(dict.fromkeys(filter(None, cell_formats))),

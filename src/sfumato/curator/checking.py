@@ -232,8 +232,8 @@ class CheckReport:
             if name not in lossy_columns:
                 correction = f"add {to_add[name]} to it" if name in to_add else "correct its type or values"
                 raise InvalidPolicy(
-                    f"PRIVATE: {share:.1%} of the values of {name} become NULL: they do not have the declared type, "
-                    "or are not among the declared values",
+                    f"PRIVATE: {share:.1%} of the values of {name} become NULL, because they do not have the "
+                    "declared type or are not among the declared values",
                     place=f"tables.{name.replace('.', '.columns.', 1)}",
                     fix=f"{correction}; or, if this is intended, run check with --lossy {name}",
                 )

@@ -88,7 +88,7 @@ class Context:
         return digest(policy.unit, declarations)
 
     @cached_property
-    def known_synopsis_prefixes(self) -> dict[str, PlanKey]:
+    def synopsis_prefixes(self) -> dict[str, PlanKey]:
         """The prefixes of the plans of what was published, by table (``bought_synopses``)."""
         return {}
 
@@ -138,7 +138,7 @@ class Context:
         """Refuse, before quoting a price, what needs one account where every period has its own."""
         per = self.policy.per
         if per is not None:
-            rule = f"{request_phrase} must be charged to one account, but here every {per} has an account of its own"
+            rule = f"every {per} has an account of its own here, but {request_phrase} must be charged to one account"
             fix = f"ask single questions, or use a policy without per = {per!r}, so that there is one account"
             raise Unsupported("period-tab", rule, place=f"account {self.account.name!r}", fix=fix)
 

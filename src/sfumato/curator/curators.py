@@ -289,7 +289,7 @@ class Curator(Proposing):
         self._require_owner("amend")
         source = self.policy.path if policy is None else policy
         if source is None:
-            rule = "a Policy or the path of its file, since this curator was not opened from one"
+            rule = "a Policy or the path of its file, because this curator was not opened from a file"
             raise InvalidParameter("policy", policy, rule, fix="pass the amended policy or the path of its file")
         amended = read_policy(source)
         line = amend_account(self._context.account, amended, reason)
@@ -308,7 +308,9 @@ class Curator(Proposing):
         caller = self._context.analyst
         if caller is not None and analyst not in (None, caller):
             raise InvalidParameter(
-                "analyst", analyst, f"left out, or your own name, {caller}: only the owner can see other analysts"
+                "analyst",
+                analyst,
+                f"left out or {caller!r}, your own name, because only the owner can see other analysts",
             )
         return caller if analyst is None else analyst
 
@@ -317,7 +319,7 @@ class Curator(Proposing):
             raise SfumatoError(
                 f"only the owner of the data may call {call}, not an analyst",
                 place=f"Curator.{call}",
-                fix="ask the owner; if you are the owner, call it on the curator itself, not on its as_analyst view",
+                fix="ask the owner; as the owner, call it on the original curator, not on the one from as_analyst",
             )
 
     def reopen(self) -> Curator:
@@ -476,7 +478,7 @@ def _require_mappings(column_rules: Mapping[str, Any]) -> None:
     for column, keys in column_rules.items():
         if not isinstance(keys, Mapping):
             fix = "write rules={'day': {'type': 'date', 'format': '%d.%m.%Y'}}"
-            raise InvalidParameter(f"rules of {column}", keys, "a mapping of keys to values", fix=fix)
+            raise InvalidParameter(f"rules of {column}", keys, "a mapping such as {'type': 'date'}", fix=fix)
 
 
 def _require_fixed_addresses(**addresses: Any) -> None:

@@ -158,7 +158,7 @@ class _WrittenTables:
         codec.check_simple_fields(self)
         is_typed = type(self.tables) is tuple and {*map(type, self.tables)} <= {TableDescription}
         if not is_typed or len(self.tables) != len(self.names):
-            raise InvalidParameter("tables", self.tables, "descriptions, one for each table name")
+            raise InvalidParameter("tables", self.tables, "a tuple with one description for each table name")
 
 
 def _questions_html(question_lines: list[str]) -> str:

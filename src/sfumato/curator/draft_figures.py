@@ -18,7 +18,7 @@ from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.quick_dataclass import dataclass
 
-_KEPT_SHARE = 0.99
+_MIN_ROW_SHARE = 0.99
 """The share of rows that a proposed limit keeps at least."""
 _SHARES_BEYOND = (0.1, 0.01, 0.0)
 """The shares of cells that may be beyond the bounds that are shown, half of them on each side."""
@@ -38,7 +38,7 @@ class RowSharesWithinLimits:
     @property
     def proposed_limit(self) -> int | None:
         """The smallest limit of the ladder that keeps nearly all rows; None if the largest does not."""
-        return next((limit for limit, share in self.share_by_row_limit.items() if share >= _KEPT_SHARE), None)
+        return next((limit for limit, share in self.share_by_row_limit.items() if share >= _MIN_ROW_SHARE), None)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def propose_bounds(table: Table, column: str) -> BoundsFigures | None:
         choices = {share: _tightest_bounds(ladder, cells, below, above, share / 2) for share in _SHARES_BEYOND if cells}
         proposed = choices.get(_PROPOSED_SHARE_BEYOND)
         if proposed is not None:
-            return BoundsFigures(tuple(dict.fromkeys(each for each in choices.values() if each)), proposed)
+            return BoundsFigures(tuple(dict.fromkeys(choice for choice in choices.values() if choice)), proposed)
     return None
 
 
@@ -122,11 +122,11 @@ def _candidate_round_bounds(sql_type: Type) -> list[Bound]:
 
 
 def _tightest_bounds(
-    ladder: Sequence[Bound], cells: int, below: Sequence[int], above: Sequence[int], max_share_each_end: float
+    ladder: Sequence[Bound], cells: int, below: Sequence[int], above: Sequence[int], max_share_beyond: float
 ) -> BoundsChoice | None:
     """Return the tightest bounds of the ladder with at most this share of cells beyond each end."""
-    lows = [index for index, count in enumerate(below) if count <= max_share_each_end * cells]
-    highs = [index for index, count in enumerate(above) if count <= max_share_each_end * cells]
+    lows = [index for index, count in enumerate(below) if count <= max_share_beyond * cells]
+    highs = [index for index, count in enumerate(above) if count <= max_share_beyond * cells]
     if not lows or not highs:
         return None
     low, high = lows[-1], highs[0]

@@ -76,7 +76,10 @@ def _source_declaration(source: Source) -> tuple[str, ...]:
     """Return a source as it is declared; rows in memory have no declaration, and their contents are not hashed."""
     if isinstance(source, InMemory | SparkFrame):
         return (repr(source),)
-    return (type(source).__name__, *(f"{each.name}={getattr(source, each.name)}" for each in fields(source)))
+    return (
+        type(source).__name__,
+        *(f"{source_field.name}={getattr(source, source_field.name)}" for source_field in fields(source)),
+    )
 
 
 class _ChargeReached(Exception):

@@ -24,12 +24,14 @@ COUNT_COLUMN = "count"
 _IDENTIFIER = re.compile(r'[^\W\d]\w*|"(?:[^"]|"")+"')
 _NO_ROWS = "the rows of a private table are never shown"
 _SEE_COLUMNS = (
-    "describe() lists the columns, value_counts(…) and agg(…) ask about the rows, preview() invents an answer"
+    "call describe() for the columns, value_counts(…) or agg(…) for noisy numbers, or preview() for an invented answer"
 )
-_ROWS_SHOWN = f"{_NO_ROWS}: {_SEE_COLUMNS}"
+_PRIVATE_ROWS_HINT = f"{_NO_ROWS}: {_SEE_COLUMNS}"
 _ROW_HINTS = {
-    **dict.fromkeys(("iloc", "loc", "tail", "sample", "take", "collect", "show", "iterrows", "to_dict"), _ROWS_SHOWN),
-    **dict.fromkeys(("to_pandas", "to_arrow", "to_polars", "to_csv", "values", "toPandas"), _ROWS_SHOWN),
+    **dict.fromkeys(
+        ("iloc", "loc", "tail", "sample", "take", "collect", "show", "iterrows", "to_dict"), _PRIVATE_ROWS_HINT
+    ),
+    **dict.fromkeys(("to_pandas", "to_arrow", "to_polars", "to_csv", "values", "toPandas"), _PRIVATE_ROWS_HINT),
     **dict.fromkeys(("merge", "inner_join"), 'did you mean join("airlines", on="carrier")?'),
     **dict.fromkeys(("mutate", "with_columns", "withColumn"), 'did you mean derive(hours="delay / 60.0")?'),
     **dict.fromkeys(("concat", "append", "union", "bind_rows"), "did you mean union_all(other)?"),
@@ -40,24 +42,28 @@ _ROW_HINTS = {
         'aggregate first: agg(n=sf.count()), then order_by("n DESC"), having("n > 100") or head(10)',
     ),
     **dict.fromkeys(("explain", "error", "price", "release"), "aggregate first: agg(n=sf.count())"),
-    **dict.fromkeys(("shape", "info", "dtypes"), "describe() lists the columns, and count() asks for the rows"),
+    **dict.fromkeys(
+        ("shape", "info", "dtypes"), "call describe() for the columns, or count() for the noisy number of rows"
+    ),
     "pivot_table": 'did you mean group_by("region", "year").agg(n=sf.count())?',
     "nlargest": 'did you mean agg(n=sf.count()).order_by("n DESC").head(10)?',
 }
 _ANSWER_HINTS = dict.fromkeys(
     ("to_pandas", "to_arrow", "to_polars", "to_csv", "to_json", "save", "rows", "intervals", "receipt", "collect"),
-    "ask first: answer = question.release(epsilon=0.5), then use the answer",
+    "release the question first, answer = question.release(epsilon=0.5), and use the answer",
 )
 _SQL_HINTS = {
     **_ANSWER_HINTS,
-    **dict.fromkeys(("filter", "where", "query", "having"), "write HAVING in the SQL, on the noisy numbers"),
+    **dict.fromkeys(("filter", "where", "query", "having"), "write HAVING in the SQL: it filters the noisy numbers"),
     **dict.fromkeys(("sort_values", "arrange", "sort", "order_by"), "write ORDER BY in the SQL"),
     **dict.fromkeys(("head", "tail", "nlargest"), "write ORDER BY … LIMIT 10 in the SQL"),
     **dict.fromkeys(("group_by", "groupby", "agg"), "write GROUP BY in the SQL, or start with curator.table(…)"),
 }
 QUESTION_HINTS = {
     **_ANSWER_HINTS,
-    **dict.fromkeys(("filter", "where", "query"), 'did you mean having("n > 100")? It is free, on the noisy numbers'),
+    **dict.fromkeys(
+        ("filter", "where", "query"), 'did you mean having("n > 100")? It filters the noisy numbers and is free'
+    ),
     **dict.fromkeys(("sort_values", "arrange", "sort"), 'did you mean order_by("n DESC")?'),
     **dict.fromkeys(("mutate", "assign", "derive"), 'did you mean select("region", share="100.0 * late / n")?'),
     **dict.fromkeys(("group_by", "groupby"), "group before you aggregate: group_by(…).agg(…)"),
@@ -78,7 +84,7 @@ class SuggestsNames:
 
     def _unknown_attribute_message(self, name: str) -> str:
         rule = f"a {self._kind} has no attribute {name[:60]}"
-        public_names = [known for known in dir(type(self)) if not known.startswith("_")]
+        public_names = [attribute for attribute in dir(type(self)) if not attribute.startswith("_")]
         close_names = difflib.get_close_matches(name[:60], public_names, n=1)
         hint = self._attribute_hint(name) or (f"did you mean {close_names[0]}?" if close_names else "")
         return f"{rule}: {hint}" if hint else f"{rule}; it has {', '.join(public_names)}"
@@ -96,7 +102,7 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
 
     if TYPE_CHECKING:
 
-        def agg(self, **asked: AggregateText) -> Q: ...
+        def agg(self, **aggregations: AggregateText) -> Q: ...
 
     @property
     def _available_columns(self) -> Mapping[str, Domain]:
@@ -184,9 +190,9 @@ class ColumnSelection(AggregateMethods[Q]):
     def _available_columns(self) -> Mapping[str, Domain]:
         return self._source._available_columns  # noqa: SLF001
 
-    def agg(self, **asked: AggregateText) -> Q:
+    def agg(self, **aggregations: AggregateText) -> Q:
         """Aggregate the rows or groups that the columns belong to."""
-        return self._source.agg(**asked)
+        return self._source.agg(**aggregations)
 
     def value_counts(self) -> Q:
         """Count the rows for each value of the columns, most frequent first."""
@@ -241,7 +247,7 @@ class RowMethodAliases(AggregateMethods[Q], Generic[Q, V]):
         for name, expression in expressions.items():
             if not isinstance(expression, str):
                 raise InvalidParameter(
-                    name, expression, "an SQL expression, as text", fix='write assign(hours="delay / 60.0")'
+                    name, expression, "an SQL expression as a string", fix='write assign(hours="delay / 60.0")'
                 )
         return self.derive(**expressions)
 
@@ -277,17 +283,18 @@ def _validated_condition(method: str, condition: object) -> str:
     """Refuse what other libraries take for a condition, such as a comparison of columns."""
     if not isinstance(condition, str):
         fix = f'write .{method}("delay > 15")'
-        raise InvalidParameter(method, condition, "a condition in SQL, as text", fix=fix)
+        raise InvalidParameter(method, condition, "given an SQL condition as a string", fix=fix)
     return condition
 
 
 def _validated_unquoted_name(text: object, method: str) -> str:
     """Return the name of a column that is written in SQL; an expression has none."""
     if not isinstance(text, str):
-        raise InvalidParameter(method, text, "names of columns", fix=f'write .{method}("delay", "distance")')
+        raise InvalidParameter(method, text, "given the names of columns", fix=f'write .{method}("delay", "distance")')
     if not _IDENTIFIER.fullmatch(text.strip()):
         fix = (
-            'add it as a column first, as in derive(hours="delay / 60.0"), or name it in agg(hours="AVG(delay / 60.0)")'
+            'derive a column first, as in derive(hours="delay / 60.0"), or write the expression in '
+            'agg(hours="AVG(delay / 60.0)")'
         )
         raise Unsupported("unnamed-column", f".{method}() takes columns, not expressions", fix=fix)
     name = text.strip()

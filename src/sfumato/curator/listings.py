@@ -47,7 +47,7 @@ class Listing:
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
         if any(type(row) is not tuple or len(row) != len(self.columns) for row in self.rows):
-            raise InvalidParameter("rows", self.rows, "lists with a cell for each column")
+            raise InvalidParameter("rows", self.rows, "a list of rows, each with one value for every column")
 
     @property
     def plan_key(self) -> PlanKey:
@@ -235,7 +235,7 @@ def _column_rows_of_table(policy: Policy, table: CatalogTable) -> list[tuple[str
     ]
     if table.id is None or table.id.lower() in {name.lower() for name in table.columns}:
         return column_rows
-    return [(table.id, "id", "identifies the unit of a row: COUNT(DISTINCT …) of it counts units"), *column_rows]
+    return [(table.id, "id", "identifies the unit of a row; COUNT(DISTINCT …) counts units"), *column_rows]
 
 
 def _describe_domain(domain: Domain) -> str:

@@ -60,8 +60,8 @@ def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | s
     """
     if policy.ledger is not None and ledger is not None and not is_same_ledger(policy.ledger, ledger):
         warnings.warn(
-            "the policy names another ledger than the one given, and with two ledgers the budget could be spent "
-            "twice: use the policy's ledger, or name this one in the policy",
+            "The ledger given is not the one that the policy names, and with two ledgers the budget could "
+            "be spent twice. Use the policy's ledger, or name this one in the policy.",
             WeakLedger,
             stacklevel=2,
         )
@@ -76,7 +76,7 @@ def _resolve_ledger_address(policy: Policy, ledger: PathOrText | None) -> Path |
         raise InvalidParameter(
             "ledger",
             None,
-            "a path: this policy was not read from a file",
+            "a path, because this policy was not read from a file",
             fix="write Curator(policy, ledger='clinic.ledger')",
         )
     return policy.path.parent / LEDGER_NAME
@@ -247,8 +247,8 @@ def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None
             raise InvalidParameter(
                 "policy",
                 parsed.account_name,
-                "one that already has an account",
-                fix="there is nothing to amend yet: the first question opens the account with the budget of the policy",
+                "a policy whose account is open already",
+                fix="change the budget in the policy file: the first question then opens the account with that budget",
             )
         return amend_account(account, parsed, reason)
 
@@ -264,7 +264,7 @@ def amend_account(account: Account, policy: Policy, reason: str) -> Line:
         )
     if account.per != (policy.per or ""):
         raise AccountDiffers(
-            "the number of accounts cannot change once they are open; here there is "
+            "accounts that are open cannot be merged or split, and this ledger has "
             + (f"one for each {account.per}" if account.per else "one for all periods"),
             place="unit.budget.per",
             fix=f'write per = "{account.per}"' if account.per else "remove per",

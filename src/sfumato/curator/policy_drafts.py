@@ -282,7 +282,7 @@ def expand_data_files(paths: Sequence[Path]) -> list[Path]:
         table_files = [file for file in folder_files if _is_original_data_file(file)]
         if not table_files:
             raise InvalidPolicy(
-                "this folder contains no file with a table", place=str(path), fix=f"put {_FILE_TYPES} into it"
+                "this folder contains no file with a table", place=str(path), fix=f"put {_FILE_TYPES} into the folder"
             )
         files += table_files
     return files
@@ -318,7 +318,7 @@ def detect_tables(path: Path, options: TextOptions, *, read_rows: bool) -> list[
         ]
     relations: list[str | None] = [*tables(path)] if file_type == "duckdb" else [None]
     if not relations:
-        raise InvalidPolicy("this database has no tables", place=str(path), fix="create a table in it first")
+        raise InvalidPolicy("this database has no tables", place=str(path), fix="create a table in the database first")
     return [
         DetectedTable(path, relation, _require_stored_columns(path, relation), tuple(unusable_columns(path, relation)))
         for relation in relations
@@ -352,7 +352,7 @@ def _require_stored_columns(path: Path, relation: str | None) -> dict[str, Type 
     columns = schema(path, relation)
     if not columns:
         raise InvalidPolicy(
-            "a column name in a policy must have 1 to 63 visible characters, and no column here has such a name",
+            "no column has a name that a policy can use, which has 1 to 63 visible characters",
             place=str(path),
             fix="rename the columns in the file",
         )
@@ -432,9 +432,9 @@ def ordered_columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:
     ]
 
 
-def write_bounds(policy: Policy, output: Path, found_bounds: Mapping[tuple[str, str], Bounds]) -> None:
+def write_bounds(policy: Policy, output: Path, bounds_by_column: Mapping[tuple[str, str], Bounds]) -> None:
     """Rewrite a drafted policy atomically with the bounds that were found."""
-    usable_bounds = {column: bounds for column, bounds in found_bounds.items() if bounds.bounds is not None}
+    usable_bounds = {column: bounds for column, bounds in bounds_by_column.items() if bounds.bounds is not None}
     if not usable_bounds:
         return
     tables = {name: _with_bounds(table, usable_bounds) for name, table in policy.tables.items()}

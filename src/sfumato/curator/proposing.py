@@ -316,7 +316,7 @@ class Proposing(ABC):
             refused = {"weights": weights, "where": where, "rows": rows, "one_row_per": one_row_per, "target": target}
             for name, option in {**refused, "method": None if method == "aim" else method}.items():
                 if option is not None:
-                    raise InvalidParameter(name, option, "left out if there are several tables")
+                    raise InvalidParameter(name, option, "left out, because there are several tables")
             if isinstance(order, Mapping):
                 order = tuple(f"{name}.{column}" for name, column in order.items())
             return self.propose(LinkedTablesSpec(tuple(table), ways, columns, given, order, ends, memory))
@@ -325,7 +325,7 @@ class Proposing(ABC):
             raise InvalidParameter(
                 name,
                 ends if given is None else given,
-                "left out if there is only one table",
+                "left out, because there is only one table",
                 fix=f'leave out {name}, or name several tables: synthesize(["patients", "visits"], {name}=…)',
             )
         options = method, ways, columns, weights, where, rows

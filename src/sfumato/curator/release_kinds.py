@@ -88,7 +88,7 @@ TERMS: Mapping[str, PriceTerm] = {
     "fresh": PriceTerm(
         "fresh", bool, "Buy a new answer even if the same release is stored and could be returned for free."
     ),
-    "for": PriceTerm("for_", Names, "The marginal whose error is wanted."),
+    "for": PriceTerm("for_", Names, "The marginal whose error is forecast."),
     "rows": PriceTerm("rows", Annotated[int, SizeBounds(1, 10**6)], "The number of rows that a preview invents."),
     "values_epsilon": PriceTerm("values_epsilon", Number, "The part of the price that pays for noisy values."),
     "counting": PriceTerm("counting", Number, "The share of the price that pays for the number of buyers."),
@@ -278,12 +278,12 @@ QUESTIONS = "questions"
 """The name of single questions among the kinds of release."""
 
 
-def require_known_kinds(names: Sequence[str], place: str) -> None:
+def require_known_kinds(names: Sequence[str], parameter: str) -> None:
     """Refuse the name of a kind that does not exist: a rule about it would never hold."""
-    known_names = (QUESTIONS, *all_kinds()) if names else ()
+    kind_names = (QUESTIONS, *all_kinds()) if names else ()
     for name in names:
-        if name not in known_names:
-            raise InvalidParameter(place, name, f"a list of kinds of release: {', '.join(known_names)}")
+        if name not in kind_names:
+            raise InvalidParameter(parameter, name, f"a list of kinds of release: {', '.join(kind_names)}")
 
 
 def contained_kinds(name: str) -> tuple[str, ...]:
@@ -295,7 +295,7 @@ def kind_for_spec(spec: Spec[Any]) -> ReleaseKind:
     """Return the kind whose spec this is: its module holds both."""
     kind = getattr(import_module(type(spec).__module__), "KIND", None)
     if not isinstance(kind, ReleaseKind) or type(spec) is not kind.spec:
-        rule = 'a value of a class in sfumato.curator.kinds, such as BoundsSpec("visits", "cost")'
+        rule = 'a release from sfumato.curator.kinds, such as BoundsSpec("visits", "cost")'
         raise InvalidParameter("spec", spec, rule)
     return kind
 

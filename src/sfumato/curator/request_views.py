@@ -131,7 +131,7 @@ def request_view(record: RequestRecord, now: int, budget: Budget | None = None, 
         reason=record.reason,
         stored=stored,
         charges=record.charges,
-        steps=tuple(_step_words(each) for each in record.steps),
+        steps=tuple(_step_words(step) for step in record.steps),
         publishes=subject.lines if isinstance(subject, PublicationReview) else (),
         **_view_fields(record, subject, payer),
     )

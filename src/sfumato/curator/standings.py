@@ -49,14 +49,17 @@ class Standing:
             object.__setattr__(self, name, exact(getattr(self, name), name, NONNEGATIVE))
         for name in ("allowed", "spent", "left"):
             object.__setattr__(self, name, _parse_amounts(getattr(self, name), name))
-        names = set(self.allowed)
-        if set(self.spent) != names or not set(self.left) <= names or None in self.left.values():
-            raise InvalidParameter(
-                "spent", self.spent, 'a mapping with an amount for each of "pure", "renyi" and "failure"'
-            )
+        listed = ", ".join(self.allowed)
+        if set(self.spent) != set(self.allowed):
+            raise InvalidParameter("spent", self.spent, f"a mapping with an amount for each of {listed}")
+        if not set(self.left) <= set(self.allowed) or None in self.left.values():
+            raise InvalidParameter("left", self.left, f"a mapping to amounts from {listed}")
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
             raise InvalidParameter(
-                "largest", self.largest, f"a mapping to numbers from {join_with_or([*_NOISE_KINDS])}"
+                "largest",
+                self.largest,
+                f"a mapping whose keys are {join_with_or([*_NOISE_KINDS])} and whose values are numbers",
+                fix='for example, set largest to {"Laplace": 0.5}',
             )
         largest = {name: codec.parse_float(amount, name) for name, amount in self.largest.items()}
         object.__setattr__(self, "largest", largest)
@@ -182,7 +185,7 @@ def _parse_amounts(amounts: object, name: str) -> dict[str, Fraction | None]:
     if not isinstance(amounts, Mapping):
         raise InvalidParameter(name, amounts, 'a mapping from "pure", "renyi" or "failure" to amounts')
     return {
-        currency: None if amount is None else exact(amount, f"{name} {currency}", NONNEGATIVE)
+        currency: None if amount is None else exact(amount, f'"{currency}" of {name!r}', NONNEGATIVE)
         for currency, amount in amounts.items()
     }
 
@@ -211,7 +214,7 @@ class PeriodStandings:
             not all(isinstance(standing, Standing) for standing in all_standings)
             or len(all_standings) != len(self.periods) + 1
         ):
-            raise InvalidParameter("standings", self.standings, "a standing for each period")
+            raise InvalidParameter("standings", self.standings, "a tuple with one standing for each period")
 
     def __getitem__(self, period: str) -> Standing:
         """Return the standing of one period, such as "2024-03"."""
@@ -229,14 +232,14 @@ class PeriodStandings:
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return period, currency, allowed, spent and left of each currency of each period, as text."""
-        named_standings = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
-        return [(period, *row) for period, standing in named_standings for row in standing.rows()]
+        period_standings = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
+        return [(period, *row) for period, standing in period_standings for row in standing.rows()]
 
     @property
     def lines(self) -> list[str]:
         """Describe what is left for ordinary answers of each period, and the guarantee."""
-        named_standings = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
-        period_lines = [f"  {period}: {standing.ordinary}" for period, standing in named_standings]
+        period_standings = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
+        period_lines = [f"  {period}: {standing.ordinary}" for period, standing in period_standings]
         return ["budget left for ordinary answers:", *period_lines, f"an account for each {self.per}; {self.promise}"]
 
     def details(self) -> list[str]:

@@ -116,12 +116,12 @@ class TableView(RowMethodAliases["TableQuestion", "TableView"]):
         """Append the rows of another view of the same units, with the columns that both have."""
         return replace(self, _rows=building.union_all(self._rows, other._rows))
 
-    def per_unit(self, *keys: str, **asked: AggregateText) -> TableView:
+    def per_unit(self, *keys: str, **aggregates: AggregateText) -> TableView:
         """Aggregate to one row per unit, or per unit and key: ``per_unit(visits=sf.count())``.
 
         The result has the keys and the aggregations as its only columns.
         """
-        return replace(self, _rows=building.per_unit(self._rows, keys, asked))
+        return replace(self, _rows=building.per_unit(self._rows, keys, aggregates))
 
     def group_by(self, *keys: OutputColumn, **expressions: OutputColumn) -> GroupedView:
         """Group by columns, and by expressions under a name: ``group_by("region", band="age // 10")``.
@@ -130,9 +130,9 @@ class TableView(RowMethodAliases["TableQuestion", "TableView"]):
         """
         return GroupedView(self, building.lower_keys(self._rows, keys, expressions))
 
-    def agg(self, **asked: AggregateText) -> TableQuestion:
+    def agg(self, **aggregates: AggregateText) -> TableQuestion:
         """Aggregate all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
-        return _build_question(self._context, building.start_question(self._rows, (), asked))
+        return _build_question(self._context, building.start_question(self._rows, (), aggregates))
 
     def regress(
         self,
@@ -202,10 +202,10 @@ class GroupedView(AggregateMethods["TableQuestion"]):
     def _available_columns(self) -> dict[str, Domain]:
         return self._view._available_columns  # noqa: SLF001
 
-    def agg(self, **asked: AggregateText) -> TableQuestion:
+    def agg(self, **aggregates: AggregateText) -> TableQuestion:
         """Aggregate every group, with aggregations or SQL over aggregates."""
         view = self._view
-        return _build_question(view._context, building.start_question(view._rows, self._keys, asked))  # noqa: SLF001
+        return _build_question(view._context, building.start_question(view._rows, self._keys, aggregates))  # noqa: SLF001
 
     def __repr__(self) -> str:
         return f"{self._view!r}\n  group by {', '.join(name for name, _, _ in self._keys)}"

@@ -52,12 +52,12 @@ def exposure_warning(policy: Policy, units: int) -> str | None:
     unit = policy.unit
     name = unit.name if unit.period is None else f"{unit.name}-{unit.period}"
     rows = "row" if unit.every_row else f"{name}'s rows"
-    shown = format_probability(delta)
+    delta_text = format_probability(delta)
     exposed = -math.expm1(units * math.log1p(-float(delta))) if delta < 1 else 1.0
     percent = f"{100 * exposed:.1f} %" if exposed < 0.999 else "above 99.9 %"
     return (
-        f"δ = {shown} is dangerous for {units:,} units: a mechanism that publishes each {rows} with probability δ "
-        f"keeps this promise, and publishes some {rows} with probability 1 − (1 − {shown})^{units} = {percent}. "
+        f"δ = {delta_text} is dangerous for {units:,} units: a mechanism that publishes each {rows} with probability δ "
+        f"keeps this promise, and publishes some {rows} with probability 1 − (1 − {delta_text})^{units} = {percent}. "
         f"Choose a δ of at most 1/(100 · n), such as {format_probability(proposed_delta(units))}."
     )
 

@@ -9,7 +9,7 @@ is a real is a double.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import repeat
 from operator import itemgetter
@@ -148,7 +148,7 @@ def set_marginals_from_batches(batches: Iterable[pyarrow.RecordBatch], reading: 
     cells = [(key, _CellLookup(reading.cells[key], reading.bounded.plan.keys[key].domain.type)) for key in keys]
 
     def read(batch: pyarrow.RecordBatch) -> tuple[dict[int, NDArray[np.int32]], Integers, Integers]:
-        codes = {key: key_cells.of(batch.column(index)) for index, (key, key_cells) in enumerate(cells)}
+        codes = {key: key_cells.cell_index(batch.column(index)) for index, (key, key_cells) in enumerate(cells)}
         return codes, batch.column(len(keys)).to_numpy(), batch.column(len(keys) + 1).to_numpy()
 
     return reading.count_set_batches(map(read, batches))
@@ -160,11 +160,11 @@ def cell_rows_from_batches(batches: Iterable[pyarrow.RecordBatch], reading: Cell
 
 
 def _code_batches(batches: Iterable[pyarrow.RecordBatch], reading: Marginals | CellRows) -> Iterator[Coded]:
-    kinds = [each.domain.type for each in reading.bounded.plan.keys]
+    kinds = [key.domain.type for key in reading.bounded.plan.keys]
     cells_by_key = [_CellLookup(cells, kind) for cells, kind in zip(reading.cells, kinds, strict=True)]
     for batch in batches:
         yield (
-            [key_cells.of(batch.column(index)) for index, key_cells in enumerate(cells_by_key)],
+            [key_cells.cell_index(batch.column(index)) for index, key_cells in enumerate(cells_by_key)],
             batch.column(len(cells_by_key)).to_numpy(),
         )
 
@@ -177,7 +177,7 @@ class _CellLookup:
         self._known = {lookup_key((cell,)): index for index, cell in enumerate(cells)}
         self._low, self._table = _least_and_lookup_table(cells) if sql_type is Type.INTEGER else (0, None)
 
-    def of(self, column: Any) -> NDArray[np.int32]:
+    def cell_index(self, column: Any) -> NDArray[np.int32]:
         """Return the cell of each row: by a table for whole numbers that are close together, else by value."""
         import pyarrow
 
@@ -216,7 +216,7 @@ def values_from_rows(batches: Iterable[pyarrow.RecordBatch], reading: ValueCount
     counts, groups = _IntegerMultiset(len(reading.groups) * width), _GroupLookup(reading)
     for batch in batches:
         steps = batch.column(batch.num_columns - 1).to_numpy() - low
-        group_index = groups.of(batch)
+        group_index = groups.group_index(batch)
         if group_index is not None:
             if group_index.min(initial=0) < 0:
                 group_index, steps = group_index[group_index >= 0], steps[group_index >= 0]
@@ -234,7 +234,7 @@ def values_from_counts(batches: Iterable[pyarrow.RecordBatch], reading: ValueCou
     encoded: list[tuple[Integers, Integers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for batch in batches:
         steps, counts_of_rows = (batch.column(batch.num_columns - offset).to_numpy() for offset in (2, 1))
-        group = groups.of(batch)
+        group = groups.group_index(batch)
         group = np.zeros(len(steps), np.intp) if group is None else group
         encoded.append(((group * width + (steps - low))[group >= 0], counts_of_rows[group >= 0]))
     numbers, counts = (np.concatenate(arrays) for arrays in zip(*encoded, strict=True))
@@ -249,13 +249,13 @@ def matched_value_counts(batches: Iterable[pyarrow.RecordBatch], reading: Matche
     coded = [(no_rows, no_rows, no_rows)]
     for batch in batches:
         units, pairs = (batch.column(batch.num_columns - offset).to_numpy() for offset in (2, 1))
-        group_index = lookup.of(batch)
+        group_index = lookup.group_index(batch)
         group_index = np.zeros(len(units), np.int64) if group_index is None else group_index
         is_known = group_index >= 0
         coded.append((group_index[is_known], units[is_known], pairs[is_known]))
     group_index, units, pairs = map(np.concatenate, zip(*coded, strict=True))
-    kept = match_values_to_units(units, pairs, reading.bounded.limits.rows)
-    return np.bincount(group_index[kept], minlength=len(reading.groups)).astype(np.int64)[:, None]
+    matched_rows = match_values_to_units(units, pairs, reading.bounded.limits.rows)
+    return np.bincount(group_index[matched_rows], minlength=len(reading.groups)).astype(np.int64)[:, None]
 
 
 class _GroupLookup:
@@ -278,7 +278,7 @@ class _GroupLookup:
         self._group = np.full(prefix_index.max(initial=-1) + 2, -1, np.intp)  # the last is for rows that are in none
         self._group[prefix_index] = np.arange(len(keys))
 
-    def of(self, batch: pyarrow.RecordBatch) -> Indices | None:
+    def group_index(self, batch: pyarrow.RecordBatch) -> Indices | None:
         """Return the index of each row's group, or -1; None if there is only one group and all rows are in it."""
         if not self._levels:
             return None
@@ -320,7 +320,7 @@ class _IntegerMultiset:
             self._cells += np.bincount(numbers, minlength=self._limit)
             return
         self._waiting.append(numbers.astype(self._kind))
-        if sum(each.size for each in self._waiting) > _MAX_WAITING + 4 * self._merged[0].size:
+        if sum(batch.size for batch in self._waiting) > _MAX_WAITING + 4 * self._merged[0].size:
             self._count_waiting_numbers()
 
     def _count_waiting_numbers(self) -> None:
@@ -432,3 +432,16 @@ def _as_exact(value: Any, sql_type: Type) -> Any:
     if value is None or sql_type is not Type.REAL:
         return value
     return Fraction(repr(float(value)))
+
+
+ARRAY_READERS: dict[type, Callable[[Any, Any], object]] = {
+    DiscoveredTotals: discovered_groups_from_arrow,
+}
+"""Converts a statement's rows to arrays. Rows of declared groups are few and are converted directly."""
+STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], Callable[[Any], int]]] = {
+    ValueCounts: (values_from_rows, lambda _: BATCH),
+    Marginals: (marginals_from_batches, keyed_batch_rows),
+    CellRows: (cell_rows_from_batches, keyed_batch_rows),
+    MatchedValueReading: (matched_value_counts, lambda _: BATCH),
+}
+"""Readings whose rows are streamed: the converter, and the number of rows per batch."""

@@ -50,7 +50,7 @@ class TextFormat:
         """Why a copy would make more columns usable: in place, those that SQL cannot name are left out."""
         if len(usable_names(self.names)) == len(self.names):
             return ()
-        return ("two of its columns have the same name, or a name cannot be used in SQL",)
+        return ("two of its columns have the same name, or one has a name that SQL cannot use",)
 
 
 def detect_text_format(
@@ -162,7 +162,7 @@ def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
             f"a text file must begin with one line of column names; {unnamed} of {len(names)} cells of this first "
             "line are empty, but no cell of the second",
             place=f"{path}, line 1",
-            fix="delete the title above the column names",
+            fix="delete the title line above the column names",
         )
 
 

@@ -79,7 +79,7 @@ def _suggest_path(path: Path) -> str:
     try:
         names = os.listdir(path.parent)
     except OSError:
-        return "check the path: its folder is not there either"
+        return "check the path, whose folder does not exist either"
     close = difflib.get_close_matches(path.name, names, n=1)
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 
@@ -354,8 +354,8 @@ def _looks_like_rows(cell: str, text_format: TextFormat) -> bool:
 
 def _swallowed_lines_refusal(path: Path, first: int, last: int, quote: str) -> InvalidPolicy:
     return InvalidPolicy(
-        f"a quoted cell spans lines {first:,} to {last:,}: its quote is not closed, and the rows on these lines "
-        "would be lost",
+        f"a quoted cell spans lines {first:,} to {last:,}, so its quote is not closed and the rows on "
+        "these lines would be lost",
         place=f"{path}, line {first}",
         fix=f"close the quote there, or double it; or give another --quote if {quote} is part of the text",
     )

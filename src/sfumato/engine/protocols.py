@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from sfumato.plan.catalog import Catalog
-from sfumato.plan.keys import ValueCombinations
-from sfumato.plan.nodes import GroupValues
-from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, InMemory
 from sfumato.quick_dataclass import dataclass
+
+if TYPE_CHECKING:  # opening a policy reads nothing
+    from sfumato.plan.catalog import Catalog
+    from sfumato.plan.keys import ValueCombinations
+    from sfumato.plan.nodes import GroupValues
+    from sfumato.plan.readings.total_readings import E, PlanReading
 
 
 @dataclass(frozen=True)
@@ -237,8 +239,8 @@ class Inspector(Protocol):
         """Compute what the policy's bounds and limits cost one private table."""
         ...
 
-    def lost_texts(self, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
-        """Count the most frequent stored texts of a private column that are read as NULL or are listed;
+    def lost_texts(self, table: str, column: str, extra_texts: Collection[str]) -> Mapping[str, int]:
+        """Count the most frequent stored texts of a private column that are read as NULL or are among ``extra_texts``;
         none if the column is not stored as text.
         """
         ...

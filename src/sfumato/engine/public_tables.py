@@ -141,5 +141,5 @@ def public_table_too_large(table: str) -> InvalidPolicy:
     return InvalidPolicy(
         f"a public table that is joined with tables on a server may have at most {MAX_CARRIED_ROWS:,} rows",
         place=f"tables.{table}.source",
-        fix="keep only the rows that questions need, whatever the private tables hold",
+        fix="keep only the rows that questions need, chosen without looking at the private tables",
     )

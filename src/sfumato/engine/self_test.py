@@ -126,7 +126,8 @@ def _guarded_rounding(name: str, operation: ScalarFunction, means: Callable[[flo
 def _integer_cases() -> list[SpellingCase]:
     i, j, columns = column_reference("i"), column_reference("j"), ("i", "j")
     wide_quotient = apply(
-        ScalarFunction.DIVIDE_WIDE, *(apply(ScalarFunction.CONVERT, each, detail=(Wide.INTEGER,)) for each in (i, j))
+        ScalarFunction.DIVIDE_WIDE,
+        *(apply(ScalarFunction.CONVERT, argument, detail=(Wide.INTEGER,)) for argument in (i, j)),
     )
     return [
         case_of_columns("//", apply(ScalarFunction.DIVIDE_WHOLE, i, j), columns, _quotient),
@@ -248,7 +249,7 @@ def _text_cases() -> list[SpellingCase]:
         ),
         case_of_columns("||", apply(ScalarFunction.JOIN, t, bar), ("t",), lambda x: x + "|"),
         unary_case("MD5", ScalarFunction.FINGERPRINT, "t", _fingerprint),
-        unary_case("a unit's text", ScalarFunction.UNIT_TEXT, "i", str),
+        unary_case("the conversion of a unit's id to text", ScalarFunction.UNIT_TEXT, "i", str),
         unary_case("SHA-256", ScalarFunction.HASH, "t", lambda x: hashlib.sha256(x.encode()).hexdigest()[:16]),
         unary_case("a regular expression over lines", ScalarFunction.MATCHES, "t", lambda x: x == "a", "a|b"),
     ]
@@ -437,8 +438,8 @@ def wrong_case_functions(spelling: Spelling, scan: Scan, run: Run) -> list[str]:
     """List the functions that do not change the case of letters one for one."""
     table = PublicRows(("n", "t"), (Type.INTEGER, Type.TEXT), (range(len(LETTERS)), LETTERS))
     columns = [("lower", ScalarFunction.LOWER, grammars.lower), ("upper", ScalarFunction.UPPER, grammars.upper)]
-    named_columns = tuple((name, apply(operation, column_reference("t"))) for name, operation, _ in columns)
-    computed_rows = _compute_columns(spelling, scan, run, table, named_columns)
+    case_columns = tuple((name, apply(operation, column_reference("t"))) for name, operation, _ in columns)
+    computed_rows = _compute_columns(spelling, scan, run, table, case_columns)
     return [
         name.upper()
         for index, (name, _, means) in enumerate(columns)
@@ -489,8 +490,8 @@ def _carried_rows() -> PublicRows:
 
 
 def _compute_cases(dialect: Dialect, tested_cases: Sequence[SpellingCase]) -> list[tuple[Any, ...]]:
-    named_columns = tuple((f"c{index}", case.scalar) for index, case in enumerate(tested_cases))
-    return _compute_columns(dialect.spelling, dialect.scan, dialect.run, _carried_rows(), named_columns)
+    columns = tuple((f"c{index}", case.scalar) for index, case in enumerate(tested_cases))
+    return _compute_columns(dialect.spelling, dialect.scan, dialect.run, _carried_rows(), columns)
 
 
 def _compute_statements(dialect: Dialect, tested_cases: Sequence[StatementCase]) -> list[tuple[Any, ...]]:
@@ -508,12 +509,12 @@ def _compute_statements(dialect: Dialect, tested_cases: Sequence[StatementCase])
 
 
 def _compute_columns(
-    spelling: Spelling, scan: Scan, run: Run, table: PublicRows, named_columns: tuple[tuple[str, Scalar], ...]
+    spelling: Spelling, scan: Scan, run: Run, table: PublicRows, columns: tuple[tuple[str, Scalar], ...]
 ) -> list[tuple[Any, ...]]:
     """Compute columns over carried rows, in the order of their numbers."""
     parameters: list[object] = []
     source = scan(table, parameters)
-    select = Select((("n", column_reference("n")), *named_columns), CleanTable("proof"))
+    select = Select((("n", column_reference("n")), *columns), CleanTable("proof"))
     text = Generator(spelling, lambda _: source).statement(StagedSelect((), select))
     return [tuple(row[1:]) for row in sorted(run(text, parameters), key=lambda row: row[0])]
 

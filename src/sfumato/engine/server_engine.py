@@ -315,8 +315,8 @@ class ServerEngine(ABC):
             *self.possible_remarks(table),
             (
                 self._policy.tables[table].source.version is None,
-                "No version is declared, so stored answers are not reused: add version to declare that the rows "
-                "have not changed.",
+                "No version is declared, so stored answers are not reused. Add a version to the source to "
+                "declare that its rows have not changed.",
             ),
         ]
         return tuple(words for holds, words in conditions if holds)
@@ -488,8 +488,8 @@ class ServerInspector:
             figures, list(table_policy.columns), keys, has_unit_ids=not table_policy.every_row
         )
 
-    def lost_texts(self, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
-        statement = inspected_tables.lost_texts_statement(self._engine.scans, table, column, listed_texts)
+    def lost_texts(self, table: str, column: str, extra_texts: Collection[str]) -> Mapping[str, int]:
+        statement = inspected_tables.lost_texts_statement(self._engine.scans, table, column, extra_texts)
         return {} if statement is None else dict(self._engine.server.run(statement))
 
     def __enter__(self) -> Self:

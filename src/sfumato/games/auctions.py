@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
+from sfumato.mechanisms.grids import describe_array
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import (
@@ -38,7 +39,8 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price, parse_prices_and_denominator, warn_if_weak
 
 _MAX_SCORE = (1 << 62) - 1
-_BIDS = "a list of finite numbers ≥ 0"
+_BIDS = "a list of finite numbers of at least 0"
+_WRITE_BIDS = "for example, write bids=[3, 4.5, 10]"
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,8 @@ def digital_goods(
     warn_if_weak(Price(total))
     max_bids, share = exact_integer(per_bidder, "per_bidder", at_least=1), exact(count_share, "count_share", BELOW_ONE)
     if mechanism not in (Exponential, PermuteAndFlip):
-        raise InvalidParameter("mechanism", mechanism, "Exponential or PermuteAndFlip")
+        fix = "write mechanism=sf.Exponential, without parentheses, or leave out mechanism"
+        raise InvalidParameter("mechanism", mechanism, "the class Exponential or PermuteAndFlip", fix=fix)
     sorted_prices, unit = parse_prices_and_denominator(prices)
     prices_reached = _count_reached_prices_per_bid(sorted_prices, bids)
     multiplicities = (
@@ -194,9 +197,9 @@ def digital_goods(
     if size * int(sorted_prices[-1] * unit) >= 1 << 62:
         raise InvalidParameter(
             "prices",
-            ValueWords("prices with more digits"),
-            "a list of numbers with fewer digits: their exact sum would be too large",
-            fix="round the prices to fewer digits",
+            ValueWords("numbers with too many digits"),
+            "a list of numbers with few digits, because the revenue is computed exactly",
+            fix="round the prices, for example to 3.14 instead of 3.14159",
         )
     # A bidder's bids are replaced one after the other, each step monotone: a chain of per_bidder steps.
     selection = mechanism(total * (1 - share), sensitivity=max_bids * sorted_prices[-1] * unit, monotone=True)
@@ -217,11 +220,15 @@ def _checked_multiplicities(counts: Any, bids: int) -> NDArray[np.int64]:
     ):
         raise InvalidParameter(
             "counts",
-            ValueWords("other values"),
-            "a list with one whole number ≥ 0 for each bid, not all of them 0",
+            describe_array(multiplicities)
+            if multiplicities.dtype.kind not in "iu" or multiplicities.ndim != 1
+            else ValueWords("a list of another length, with a number below 0, or of zeros alone"),
+            "a list with a whole number ≥ 0 for each bid, of which at least one is above 0",
+            fix="for three bids, write counts=[2, 1, 1]",
         )
     if multiplicities.sum(dtype=np.float64) > 1 << 53:
-        raise InvalidParameter("counts", ValueWords("a larger sum"), "whole numbers with a sum of at most 2^53")
+        rule = "whole numbers whose sum is at most 2^53"
+        raise InvalidParameter("counts", ValueWords("a larger sum"), rule, fix="give smaller counts, or fewer bids")
     return multiplicities.astype(np.int64)
 
 
@@ -236,7 +243,7 @@ def _count_reached_prices_per_bid(prices: tuple[Fraction, ...], bids: Any) -> ND
             return _count_reached_prices_per_bid_exactly(prices, bids)
         array = np.array(bids, np.float64)
     if array is None or array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
-        raise InvalidParameter("bids", ValueWords("other values"), _BIDS)
+        raise InvalidParameter("bids", ValueWords("something else"), _BIDS, fix=_WRITE_BIDS)
     if array.dtype.kind == "f" and array.dtype.itemsize != 8:
         return _count_reached_prices_per_bid_exactly(
             prices, list(array)
@@ -244,7 +251,7 @@ def _count_reached_prices_per_bid(prices: tuple[Fraction, ...], bids: Any) -> ND
     if not (array >= 0).all() or np.isinf(array).any():
         raise InvalidParameter(
             "bids",
-            ValueWords("a list with a negative or missing bid"),
+            ValueWords("a list with a bid that is negative, infinite or missing"),
             _BIDS,
             fix="leave out such bids, or set them to 0",
         )
@@ -262,4 +269,4 @@ def _count_reached_prices_per_bid_exactly(prices: tuple[Fraction, ...], bids: Se
                 cache[type(bid), bid] = bisect_right(prices, exact(bid, "bids", NONNEGATIVE))
         return np.array([cache[type(bid), bid] for bid in bids], np.int64)
     except (InvalidParameter, TypeError):  # an unhashable value is not a number either
-        raise InvalidParameter("bids", ValueWords("other values"), _BIDS) from None
+        raise InvalidParameter("bids", ValueWords("something else"), _BIDS, fix=_WRITE_BIDS) from None

@@ -100,9 +100,12 @@ class Environment:
         numbers = [exact(utility, "utilities", allowed) for utility in array.ravel()]
         scale = math.lcm(*{utility.denominator for utility in numbers})
         if scale > _MAX_SCALE or scale * count > _MAX_WELFARE_UNITS:
-            rule = "numbers with a small common denominator"
+            rule = "numbers with few decimals, because they are added up exactly"
             raise InvalidParameter(
-                "utilities", ValueWords("numbers with more digits"), rule, fix="round the utilities to 9 decimals"
+                "utilities",
+                ValueWords("numbers with too many decimals"),
+                rule,
+                fix="round the utilities, for example to 9 decimals",
             )
         units = iter([int(utility * scale) for utility in numbers])
         tables: tuple[Table, ...] = tuple(
@@ -129,7 +132,8 @@ class Environment:
         reactions; the same for every player.
         """
         if not callable(utility):
-            raise InvalidParameter("utility", utility, "a function of a type and an outcome")
+            fix = "for example, pass lambda type, outcome: 1 if type == outcome else 0"
+            raise InvalidParameter("utility", utility, "a function of a type and an outcome", fix=fix)
         type_names, outcome_names = _checked_names(types, None, "types"), _checked_names(outcomes, None, "outcomes")
         if reactions is None:
             return cls([[utility(t, s) for s in outcome_names] for t in type_names], players, type_names, outcome_names)
@@ -221,12 +225,12 @@ class Environment:
         except TypeError:
             type_indices = ()
         if len(type_indices) != self.players or not all(0 <= t < len(self.types) for t in type_indices):
-            rule = f"a list with the type index of each of the {self.players} players, from 0 to {len(self.types) - 1}"
+            rule = f"a list of {self.players} type numbers from 0 to {len(self.types) - 1}, one for each player"
             raise InvalidParameter(
                 "reports",
-                ValueWords("other values"),
+                ValueWords("something else"),
                 rule,
-                fix="number the types from 0 in the order of environment.types",
+                fix="write 0 for the first of environment.types, 1 for the second, and so on",
             )
         return type_indices
 
@@ -240,16 +244,20 @@ class Environment:
 
 def _utility_array(utilities: Any, players: int) -> Any:
     """Return utilities as an object array with four axes: player, type, outcome, reaction."""
-    rule = "an array [type, outcome], [type, outcome, reaction] or [player, type, outcome, reaction]"
+    rule = "an array indexed by [type][outcome], [type][outcome][reaction] or [player][type][outcome][reaction]"
+    fix = "for two types and two outcomes, write [[1, 0], [0, 1]]"
     try:
         array = np.array(utilities, dtype=object)
     except ValueError:
-        raise InvalidParameter("utilities", ValueWords("rows of different lengths"), rule) from None
+        raise InvalidParameter("utilities", ValueWords("rows of different lengths"), rule, fix=fix) from None
     if array.ndim not in (2, 3, 4) or not array.size:
-        raise InvalidParameter("utilities", ValueWords(f"an array with {array.ndim} axes"), rule)
+        raise InvalidParameter("utilities", ValueWords(f"an array of shape {array.shape}"), rule, fix=fix)
     if array.size > _MAX_ENTRIES:
         raise InvalidParameter(
-            "utilities", ValueWords(f"{array.size:,}"), f"an array of at most {_MAX_ENTRIES:,} numbers"
+            "utilities",
+            ValueWords(f"{array.size:,} numbers"),
+            f"an array of at most {_MAX_ENTRIES:,} numbers",
+            fix="use fewer types, outcomes or reactions",
         )
     if array.ndim == 2:
         array = array[..., None]
@@ -259,7 +267,8 @@ def _utility_array(utilities: Any, players: int) -> Any:
         raise InvalidParameter(
             "utilities",
             ValueWords(f"{array.shape[0]} tables"),
-            f"one table, or {players} tables, one for each player",
+            f"one table for all players, or {players} tables, one for each player",
+            fix="give one table if all players of a type have the same utilities",
         )
     return array
 
@@ -268,14 +277,18 @@ def _checked_names(names: Sequence[Hashable] | None, size: int | None, name: str
     if names is None:
         return tuple(range(size or 0))
     labels = tuple(names) if isinstance(names, (Sequence, np.ndarray)) and not isinstance(names, str) else ()
-    hashable = all(isinstance(each, Hashable) for each in labels)
+    hashable = all(isinstance(label, Hashable) for label in labels)
     if not labels or not hashable or len(set(labels)) != len(labels) or (size is not None and len(labels) != size):
         requirement = "different names" if size is None else f"{size} different names"
-        raise InvalidParameter(name, names, f"a list of {requirement}")
+        is_repeated = len(set(labels)) != len(labels) if hashable else False
+        examples = [f"{name[:-1]} {number}" for number in range(1, min(size or 2, 5) + 1)]
+        fix = "" if is_repeated else f"for example, write {name}={examples}"
+        raise InvalidParameter(name, names, f"a list of {requirement}", fix=fix)
     return labels
 
 
-NEW_ENVIRONMENT = "make one: Environment([[1, 0], [0, 1]], players=3)"
+AN_ENVIRONMENT = "made with Environment(…), line(…) or graph(…)"
+NEW_ENVIRONMENT = "for example, make one with Environment([[1, 0], [0, 1]], players=3)"
 _DIGITS = 80
 _UNIT = 10**70
 MAX_CANDIDATES = 400
@@ -316,8 +329,9 @@ def law_from_probabilities(probabilities: Iterable[Number], outcomes: int) -> La
         rule = f"{outcomes} numbers that sum to exactly 1"
         raise InvalidParameter(
             "probabilities",
-            ValueWords(f"{len(exact_probabilities)} numbers that sum to {float(sum(exact_probabilities)):.6g}"),
+            ValueWords(f"{len(exact_probabilities)} numbers that sum to {float(sum(exact_probabilities)):.16g}"),
             rule,
+            fix='write exact fractions, such as "1/3"',
         )
     common_denominator = math.lcm(*(probability.denominator for probability in exact_probabilities))
     return Law(tuple(int(probability * common_denominator) for probability in exact_probabilities))
@@ -333,7 +347,10 @@ def law_of_selection(selection: ScoreSelection, scores: Sequence[Fraction | int]
     gaps, rate = gaps_and_log_weight_per_step(list(scores), selection)
     if gaps.size > MAX_CANDIDATES:
         raise InvalidParameter(
-            "outcomes", int(gaps.size), f"at most {MAX_CANDIDATES}, so that exact probabilities can be computed"
+            "outcomes",
+            int(gaps.size),
+            f"at most {MAX_CANDIDATES} in number, because their probabilities are computed exactly",
+            fix=f"use an environment with {MAX_CANDIDATES} outcomes or fewer",
         )
     context = bits.decimal_context(_DIGITS)
     powers = [context.exp(bits.to_decimal(-rate * int(gap), context)) for gap in gaps]
@@ -350,7 +367,7 @@ def law_of_selection(selection: ScoreSelection, scores: Sequence[Fraction | int]
         "mechanism",
         selection,
         "Exponential or PermuteAndFlip",
-        fix="use Exponential or PermuteAndFlip: the probabilities under Laplace noise are not computed exactly",
+        fix="write, for example, Exponential(1): the probabilities of other selections are not computed exactly",
     )
 
 
@@ -416,16 +433,20 @@ class WelfareSelection:
 
     def __post_init__(self) -> None:
         if not isinstance(self.environment, Environment):
-            raise InvalidParameter("environment", self.environment, "an Environment", fix=NEW_ENVIRONMENT)
+            raise InvalidParameter("environment", self.environment, AN_ENVIRONMENT, fix=NEW_ENVIRONMENT)
         if not isinstance(self.selection, Choice) or self.selection.grid != self.selection.derived_grid:
-            raise InvalidParameter("mechanism", self.selection, "Exponential or PermuteAndFlip, without a grid")
+            fix = "for example, write Exponential(1), without grid"
+            raise InvalidParameter(
+                "mechanism", self.selection, "Exponential or PermuteAndFlip, without a grid", fix=fix
+            )
         is_replace = self.selection.neighbours is Neighbours.REPLACE
         welfare_sensitivity = self.environment.welfare_sensitivity if is_replace else _largest_utility(self.environment)
         if self.selection.sensitivity < welfare_sensitivity:
             raise InvalidParameter(
                 "sensitivity",
                 self.selection.sensitivity,
-                f"at least {float(welfare_sensitivity):.6g}, by which one player can change an outcome's welfare",
+                f"at least {float(welfare_sensitivity):.6g}, the most that one player changes an outcome's welfare",
+                fix=f"write sensitivity={float(welfare_sensitivity):.6g} in the mechanism",
             )
         law_of_selection(
             self.selection_in_units, [0, 1]
@@ -470,7 +491,8 @@ class StatedMechanism:
     def __post_init__(self) -> None:
         if self.curve is not None:
             if not isinstance(self.curve, Curve):
-                raise InvalidParameter("curve", self.curve, "a Curve or None")
+                fix = "pass mechanism.curve(…), or leave out curve"
+                raise InvalidParameter("curve", self.curve, "a privacy curve or None", fix=fix)
             object.__setattr__(self, "curve", self.curve.for_neighbours(Neighbours.REPLACE))
 
     def law(self, reports: tuple[int, ...]) -> Law:
@@ -493,17 +515,24 @@ def as_truthfulness_problem(mechanism: Any, environment: Environment) -> Truthfu
     states its own law.
     """
     if not isinstance(environment, Environment):
-        raise InvalidParameter("game", environment, "an Environment", fix=NEW_ENVIRONMENT)
+        raise InvalidParameter("game", environment, AN_ENVIRONMENT, fix=NEW_ENVIRONMENT)
     if isinstance(mechanism, ScoreSelection):  # any: one without an exact law is refused there
         return WelfareSelection(environment, cast("Choice", mechanism))
     if hasattr(mechanism, "law") and hasattr(mechanism, "expected_utility"):
         if mechanism.environment != environment:
-            raise InvalidParameter("game", environment, "the environment that the mechanism was made for")
+            rule = "the environment that the mechanism was made for"
+            raise InvalidParameter("game", environment, rule, fix="pass mechanism.environment")
         problem: TruthfulnessProblem = mechanism
         return problem
     if callable(mechanism) and not isinstance(mechanism, type):
         return StatedMechanism(environment, mechanism)
-    raise InvalidParameter("mechanism", mechanism, "a selection, a rule, or a function from reports to probabilities")
+    raise InvalidParameter(
+        "mechanism",
+        mechanism,
+        "a selection mechanism (such as Exponential(1)), the result of exactly_truthful(…), or a function from reports "
+        "to probabilities",
+        fix="for example, pass Exponential(1)",
+    )
 
 
 def _largest_utility(environment: Environment) -> Fraction:
@@ -541,11 +570,14 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
         nodes = tuple(dict.fromkeys(node for pair in pairs for node in pair))
     except (TypeError, ValueError):
         raise InvalidParameter(
-            "edges", edges, "a list of pairs of nodes", fix='write [("a", "b"), ("b", "c")]'
+            "edges", edges, "a list of pairs of nodes", fix='for example, write [("a", "b"), ("b", "c")]'
         ) from None
     if not 2 <= len(nodes) <= _MAX_PLACES:
         raise InvalidParameter(
-            "edges", ValueWords(f"{len(nodes)} nodes"), f"a list of pairs that connects 2 to {_MAX_PLACES} nodes"
+            "edges",
+            ValueWords(f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"),
+            f"a list of pairs that connects 2 to {_MAX_PLACES} nodes",
+            fix='for example, write [("a", "b"), ("b", "c")]',
         )
     node_index = {node: i for i, node in enumerate(nodes)}
     node_count = len(nodes)
@@ -561,7 +593,7 @@ def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: 
             ]
     if max(max(row) for row in distances) >= node_count:
         fix = "add edges so that every node can be reached"
-        raise InvalidParameter("edges", ValueWords("a graph in several parts"), "a connected graph", fix=fix)
+        raise InvalidParameter("edges", ValueWords("a graph in several parts"), "those of a connected graph", fix=fix)
     return _facility_location(nodes, distances, players, facilities)
 
 
@@ -570,14 +602,15 @@ def _facility_location(
 ) -> Environment:
     facility_count = exact_integer(facilities, "facilities", at_least=1)
     if facility_count > len(locations):
-        raise InvalidParameter("facilities", facilities, f"at most the number of places, {len(locations)}")
+        raise InvalidParameter("facilities", facilities, f"at most {len(locations)}, the number of places")
     if math.comb(len(locations), facility_count) > _MAX_OUTCOMES:
-        raise InvalidParameter("facilities", facilities, f"a number with at most {_MAX_OUTCOMES:,} possible placements")
+        rule = f"few enough to have at most {_MAX_OUTCOMES:,} possible placements"
+        raise InvalidParameter("facilities", facilities, rule, fix="use fewer facilities, or fewer places")
     diameter = max(max(row) for row in distances)
     outcomes = list(combinations(range(len(locations)), facility_count))
     table = [
-        [[1 - Fraction(distances[home][place], diameter) for place in placement] for placement in outcomes]
+        [[1 - Fraction(distances[home][site], diameter) for site in placement] for placement in outcomes]
         for home in range(len(locations))
     ]
-    outcome_names = [tuple(locations[place] for place in placement) for placement in outcomes]
+    outcome_names = [tuple(locations[site] for site in placement) for placement in outcomes]
     return Environment(table, players, locations, outcome_names, tuple(range(facility_count)))

@@ -39,6 +39,7 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.games.environment import (
+    AN_ENVIRONMENT,
     NEW_ENVIRONMENT,
     Environment,
     Gap,
@@ -79,7 +80,7 @@ class Mixture:
 
     def __init__(self, environment: Environment, epsilon: Number, q: Number) -> None:
         if not isinstance(environment, Environment):
-            raise InvalidParameter("environment", environment, "an Environment", fix=NEW_ENVIRONMENT)
+            raise InvalidParameter("environment", environment, AN_ENVIRONMENT, fix=NEW_ENVIRONMENT)
         object.__setattr__(self, "environment", environment)
         object.__setattr__(self, "q", exact(q, "q", INSIDE_UNIT))
         object.__setattr__(self, "epsilon", _exponential_mechanism(epsilon).epsilon)
@@ -206,7 +207,7 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
     True
     """
     if not isinstance(environment, Environment):
-        raise InvalidParameter("environment", environment, "an Environment", fix=NEW_ENVIRONMENT)
+        raise InvalidParameter("environment", environment, AN_ENVIRONMENT, fix=NEW_ENVIRONMENT)
     penalty = _nonzero_gap(environment).penalty
     if q is not None:
         mixing = exact(q, "q", INSIDE_UNIT)
@@ -214,7 +215,7 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
             epsilon = _largest_epsilon(mixing, penalty)
             if epsilon < Fraction(1, 10**9):
                 raise InvalidParameter(
-                    "q", q, "large enough for an ε of at least 1e-9", fix="leave out q: it is then chosen for you"
+                    "q", q, "large enough for an ε of at least 1e-9", fix="leave out q, so that it is chosen for you"
                 )
     elif epsilon is not None:
         mixing = _least_q(_exponential_mechanism(epsilon).epsilon, penalty)
@@ -228,7 +229,7 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
             "q",
             q,
             f"at least {float(least_q):.6g} at ε = {format_exact(mixture.epsilon)}, so that misreporting never pays",
-            fix="leave out q or epsilon, so that the one left out is chosen for you",
+            fix="leave out q or epsilon, so that it is chosen for you",
         )
     return mixture
 
@@ -248,9 +249,9 @@ def _nonzero_gap(environment: Environment) -> Gap:
         raise InvalidParameter(
             "environment",
             environment,
-            f"one with a gap γ above 0; here γ = 0, since {reason}",
-            fix="give each of two or more types a best reaction of its own, as line and graph do with two facilities, "
-            "or merge types that share one",
+            f"a game with a gap γ above 0, but here γ = 0, because {reason}",
+            fix="use at least two types, each with a best reaction of its own, as in line(…) with two facilities; "
+            "merge types that share their best reactions",
         )
     return gap
 
@@ -426,8 +427,9 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> PaymentMec
         raise InvalidParameter(
             "environment",
             environment,
-            "one whose utilities have few digits (their common denominator, times the players, is below 2^36)",
-            fix="round the utilities to fewer digits",
+            "a game whose utilities have few digits: their common denominator, times the number of players, must be "
+            "below 2^36",
+            fix="round the utilities, for example to 4 decimals",
         )
     return priced
 

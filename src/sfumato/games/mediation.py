@@ -188,7 +188,12 @@ def equilibrium(game: Crowd, epsilon: Number, delta: Number = 0, *, rounds: int 
     (True, True)
     """
     if not isinstance(game, Crowd):
-        raise InvalidParameter("game", game, "a Crowd", fix="use approximate_nash for a small game")
+        raise InvalidParameter(
+            "game",
+            game,
+            "made with Crowd(…), routes(…), market_entry(…) or public_good(…)",
+            fix="for example, pass market_entry([0] * 100, outside=[0.5]); for a MatrixGame, call approximate_nash",
+        )
     exact(epsilon, "epsilon", POSITIVE)
     guarantee = Guarantee(epsilon, delta)
     if rounds is not None:
@@ -211,8 +216,9 @@ def _calibrated_mediation(game: Crowd, guarantee: Guarantee, rounds: int) -> Med
         calibrated = calibrate(lambda scale: _ComposedRounds(Gaussian(scale), rounds), guarantee, sensitivity)
         return Mediation(game, guarantee, rounds, calibrated.noise)
     except InvalidParameter:  # the sampler has a least and a largest scale
-        rule = f"an ε at which noise for {rounds} rounds can be drawn"
-        raise InvalidParameter("epsilon", float(guarantee.epsilon), rule) from None
+        rule = f"an ε at which the noise of {rounds} rounds is neither too small nor too large to be drawn"
+        fix = "use a moderate ε, such as 1, or fewer rounds"
+        raise InvalidParameter("epsilon", float(guarantee.epsilon), rule, fix=fix) from None
 
 
 def _load_sensitivity(actions: int) -> Sensitivity:
@@ -277,10 +283,10 @@ def expected_payoffs(game: Crowd, population: Integers, strategies: Floats) -> F
     first_load = np.clip(np.floor(means).astype(np.int64) - points // 2, 0, game.players + 1 - points)
     loads = first_load[:, None] + np.arange(points)  # one period of the law, around its mean
     expected = np.zeros((types, actions))
-    for own_type, laws in _other_loads(population, strategies, points):
+    for player_type, laws in _other_loads(population, strategies, points):
         weights = np.take_along_axis(laws, loads % points, axis=1) * (loads < game.players)
-        values = game.payoffs[own_type][np.arange(actions)[:, None], np.minimum(loads, game.players - 1)]
-        expected[own_type] = (weights * values).sum(axis=1)
+        values = game.payoffs[player_type][np.arange(actions)[:, None], np.minimum(loads, game.players - 1)]
+        expected[player_type] = (weights * values).sum(axis=1)
     return expected
 
 
@@ -289,12 +295,12 @@ def _other_loads(population: Integers, strategies: Floats, points: int) -> Itera
     unit_roots = np.exp(2j * np.pi * np.arange(points) / points)
     characteristic = [1 - row[:, None] + row[:, None] * unit_roots for row in strategies]
     powers = [_power(factor, int(count)) for factor, count in zip(characteristic, population, strict=True)]
-    for own_type in np.flatnonzero(population):
-        product = _power(characteristic[own_type], int(population[own_type]) - 1)
+    for player_type in np.flatnonzero(population):
+        product = _power(characteristic[player_type], int(population[player_type]) - 1)
         for other_type, power in enumerate(powers):
-            if other_type != own_type:
+            if other_type != player_type:
                 product = product * power
-        yield int(own_type), np.clip(np.fft.fft(product, axis=1).real / points, 0.0, 1.0)
+        yield int(player_type), np.clip(np.fft.fft(product, axis=1).real / points, 0.0, 1.0)
 
 
 def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
@@ -351,8 +357,8 @@ def _read_column(path: Path, name: str | None) -> Iterator[str]:
             header = [cell.strip() for cell in next(rows, [])]
             column = header[0] if name is None and len(header) == 1 else name
             if column is None or header.count(column) != 1:
-                rule = f"the name of one column of the file: {', '.join(header) or 'it has none'}"
-                raise InvalidParameter("column", name, rule, fix="add --column NAME")
+                rule = f"the name of one column of the file, which has {', '.join(header) or 'none'}"
+                raise InvalidParameter("column", name, rule, fix="name the column of the bids, such as --column bid")
             column_index = header.index(column)
             for row in rows:
                 if row:
@@ -362,5 +368,5 @@ def _read_column(path: Path, name: str | None) -> Iterator[str]:
             "bids",
             str(path),
             "a CSV file in UTF-8 with a header",
-            fix="save the bids as CSV, with the name of the column in the first line",
+            fix="check the path, and save the bids as CSV with the name of the column in the first line",
         ) from None

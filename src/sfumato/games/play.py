@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sfumato.array_types import Floats, Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
+from sfumato.mechanisms.grids import describe_array
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import PROBABILITY, exact, exact_integer
 from sfumato.quick_dataclass import dataclass
@@ -64,7 +65,8 @@ def approximate_nash(game: Game, profile: Any) -> Nash:
     (Fraction(1, 1), Fraction(0, 1))
     """
     if not hasattr(game, "deviation_payoffs"):
-        raise InvalidParameter("game", game, "a MatrixGame or a Crowd")
+        fix = "for example, pass MatrixGame([[[1, 0], [0, 1]], [[0, 1], [1, 0]]])"
+        raise InvalidParameter("game", game, "a MatrixGame or a Crowd", fix=fix)
     utilities, deviations = game.deviation_payoffs(profile)
     best = [max(range(len(row)), key=row.__getitem__) for row in deviations]
     gains = tuple(row[i] - utility for row, i, utility in zip(deviations, best, utilities, strict=True))
@@ -78,16 +80,17 @@ class MatrixGame:
     payoffs: NDArray[Any] = field(repr=False)
 
     def __init__(self, payoffs: Any) -> None:
-        rule = "a table [player][action of player 0][action of player 1]…"
+        rule = "an array indexed by [player][action of player 0][action of player 1]…"
         try:
             array = np.array(payoffs, dtype=object)
         except ValueError:
             array = np.array(None)
         if array.ndim < 2 or array.shape[0] != array.ndim - 1 or not 0 < array.size <= _MAX_ENTRIES:
-            raise InvalidParameter("payoffs", ValueWords(f"an array with {array.ndim} axes"), rule)
+            fix = "for two players with two actions each, write [[[1, 0], [0, 1]], [[0, 1], [1, 0]]]"
+            raise InvalidParameter("payoffs", ValueWords(f"an array of shape {array.shape}"), rule, fix=fix)
         flat = np.empty(array.size, dtype=object)
         allowed = PROBABILITY.for_list
-        flat[:] = [exact(each, "payoffs", allowed) for each in array.ravel()]
+        flat[:] = [exact(payoff, "payoffs", allowed) for payoff in array.ravel()]
         numbers = flat.reshape(array.shape)
         numbers.flags.writeable = False
         object.__setattr__(self, "payoffs", numbers)
@@ -130,6 +133,7 @@ class MatrixGame:
                 "profile",
                 profile,
                 f"a list with an action, or a list of probabilities, for each of the {self.players} players",
+                fix='for two players, write [0, 1] or [["1/2", "1/2"], 0]',
             )
         return [_mixed_strategy(strategy, count) for strategy, count in zip(strategies, self.actions, strict=True)]
 
@@ -137,14 +141,21 @@ class MatrixGame:
 def _mixed_strategy(strategy: Any, actions: int) -> list[Fraction]:
     if isinstance(strategy, (int, np.integer)) and not isinstance(strategy, bool):
         if not 0 <= strategy < actions:
-            raise InvalidParameter("profile", strategy, f"a list of actions from 0 to {actions - 1}")
+            rule = f"a list in which the action of this player is from 0 to {actions - 1}"
+            fix = f"write 0 for the first action of this player, and {actions - 1} for the last"
+            if actions == 1:
+                rule, fix = "a list in which the action of this player is 0, the only one", "write 0"
+            raise InvalidParameter("profile", strategy, rule, fix=fix)
         return [Fraction(int(a == strategy)) for a in range(actions)]
     probabilities = (
         [exact(p, "profile", PROBABILITY) for p in strategy] if isinstance(strategy, (Sequence, np.ndarray)) else []
     )
     if len(probabilities) != actions or sum(probabilities) != 1:
         raise InvalidParameter(
-            "profile", strategy, f"a list of actions, or of {actions} probabilities each that sum to exactly 1"
+            "profile",
+            strategy,
+            f"a list that gives each player an action, or {actions} probabilities that sum to exactly 1",
+            fix='write exact fractions, such as "1/3"',
         )
     return probabilities
 
@@ -165,7 +176,10 @@ class Crowd:
     def __init__(self, payoffs: Any, types: Any) -> None:
         type_indices = np.asarray(types)
         if type_indices.ndim != 1 or type_indices.dtype.kind not in "iu" or not type_indices.size:
-            raise InvalidParameter("types", ValueWords("other values"), "a list of whole numbers, one for each player")
+            rule = "a list of whole numbers, one for each player"
+            fix = "for three players of two types, write types=[0, 0, 1]"
+            got = describe_array(type_indices) if type_indices.size else ValueWords("an empty list")
+            raise InvalidParameter("types", got, rule, fix=fix)
         table = _as_floats(payoffs)
         if (
             table.ndim != 3
@@ -173,8 +187,9 @@ class Crowd:
             or 0 in table.shape
             or table.size > _MAX_ANONYMOUS_ENTRIES
         ):
-            rule = "an array [type, action, load − 1] with loads from 1 to the number of players"
-            raise InvalidParameter("payoffs", ValueWords(f"an array with {table.ndim} axes"), rule)
+            rule = "an array indexed by [type][action][load − 1], with loads from 1 to the number of players"
+            fix = "check the number of players, or make the game with routes(…), market_entry(…) or public_good(…)"
+            raise InvalidParameter("payoffs", ValueWords(f"an array of shape {table.shape}"), rule, fix=fix)
         if not ((table >= 0) & (table <= 1)).all():
             raise InvalidParameter(
                 "payoffs",
@@ -183,9 +198,10 @@ class Crowd:
                 fix="rescale the payoffs to [0, 1]",
             )
         if type_indices.min() < 0 or type_indices.max() >= table.shape[0]:
-            raise InvalidParameter(
-                "types", ValueWords("other values"), f"a list of type indices from 0 to {table.shape[0] - 1}"
-            )
+            one_type = "a list of zeros, because payoffs has one type"
+            rule = one_type if len(table) == 1 else f"a list of type numbers from 0 to {len(table) - 1}"
+            fix = "write 0 for the players of the first type in payoffs"
+            raise InvalidParameter("types", ValueWords("a list with another number"), rule, fix=fix)
         type_indices = type_indices.astype(np.int64)
         for array in (table, type_indices):
             array.flags.writeable = False
@@ -244,7 +260,7 @@ class Crowd:
         raise InvalidParameter(
             "game",
             ValueWords(f"no equilibrium after {limit:,} moves"),
-            "one in which players who move to their best responses reach an equilibrium",
+            "one in which players reach an equilibrium by moving to their best responses",
             fix="raise max_moves, or change the payoffs",
         )
 
@@ -281,8 +297,9 @@ class Crowd:
         if not fits or actions.min() < 0 or actions.max() >= self.actions:
             raise InvalidParameter(
                 "profile",
-                ValueWords("other values"),
+                ValueWords("something else"),
                 f"a list with one action from 0 to {self.actions - 1} for each player",
+                fix=f"for example, write [0] * {self.players}",
             )
         return actions.astype(np.int64)
 
@@ -301,7 +318,7 @@ def _as_floats(values: Any) -> Floats:
 def _finite_array(rows: Any, name: str) -> Floats:
     table = _as_floats(rows)
     if not np.isfinite(table).all() or not table.size:
-        raise InvalidParameter(name, rows, "a list of finite numbers")
+        raise InvalidParameter(name, rows, "finite numbers", fix="leave out missing and infinite values")
     return table
 
 
@@ -320,7 +337,8 @@ def routes(types: Any, lengths: Sequence[Sequence[float]], slopes: Sequence[floa
     """
     base_lengths, slope_per_route = _finite_array(lengths, "lengths"), _finite_array(slopes, "slopes")
     if base_lengths.ndim != 2 or slope_per_route.shape != base_lengths.shape[1:]:
-        raise InvalidParameter("lengths", lengths, "a table [type][route] with one column for each slope")
+        fix = "for two types and two routes, write lengths=[[0.1, 0.3], [0.3, 0.1]] and slopes=[0.5, 0.5]"
+        raise InvalidParameter("lengths", lengths, "a table [type][route] with one column for each slope", fix=fix)
     return Crowd(1 - base_lengths[:, :, None] - slope_per_route[None, :, None] * _possible_load_shares(types), types)
 
 
@@ -341,7 +359,8 @@ def public_good(types: Any, costs: Sequence[float]) -> Crowd:
     """
     cost_per_type = _finite_array(costs, "costs").reshape(-1, 1)
     if (np.abs(cost_per_type) > 1).any():
-        raise InvalidParameter("costs", costs, "a list of numbers from −1 to 1")
+        fix = "scale the costs to this range, for example [0.2, -0.1]"
+        raise InvalidParameter("costs", costs, "a list of numbers from −1 to 1", fix=fix)
     share = _possible_load_shares(types)
     free_riding = np.broadcast_to((1 + np.sqrt(1 - share)) / 3, (cost_per_type.size, share.size))
     contributing = (1 + np.sqrt(share) - cost_per_type) / 3

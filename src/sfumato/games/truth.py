@@ -101,7 +101,7 @@ def bounds(curve: Curve | None, coalition: int = 1) -> dict[str, float]:
     if curve is None:
         return {}
     if not isinstance(curve, Curve):
-        raise InvalidParameter("curve", curve, "a Curve", fix="pass mechanism.curve(…), or Curve.pure(epsilon)")
+        raise InvalidParameter("curve", curve, "a privacy curve", fix="pass mechanism.curve(…), or Curve.pure(1)")
     curve, k = curve.for_neighbours(Neighbours.REPLACE), exact_integer(coalition, "coalition", at_least=1)
     gain_bounds = {"total variation": float(total_variation(curve, k))}
     if curve.max_divergence is not None and not curve.failure:
@@ -131,7 +131,10 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
         raise InvalidParameter("coalition", coalition, f"at most {game.players}, the number of players")
     if len(game.types) < 2:
         raise InvalidParameter(
-            "game", game, "an environment with at least two types", fix="give the environment two types or more"
+            "game",
+            game,
+            "an environment with at least two types",
+            fix="for example, pass Environment([[1, 0], [0, 1]], players=3)",
         )
     exact = _count_misreports(problem, k) <= _MAX_CASES
     cases = _enumerate_misreports(problem, k) if exact else _sample_misreports(game, k, sample_count)

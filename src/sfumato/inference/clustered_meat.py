@@ -116,7 +116,11 @@ class ScoreGrid:
         """Return the products of a plan with one row per unit as one vector: see the module's theorems."""
         totals = WeightedTotals(bounded_plan, self.weights, (WEIGHT * self.max_unit_norm) ** 2, NOT_OPPOSED)
         if totals.rows_per_unit != 1 or len(bounded_plan.measures) != len(self.weights) + 1:
-            raise InvalidParameter("bounded", ValueWords("other rows"), "a plan that counts units, then has every sum")
+            raise InvalidParameter(
+                "bounded",
+                ValueWords("a plan of other rows or sums"),
+                "a plan of one row per unit with the number of units and every sum",
+            )
         return totals
 
     def meat_estimates(self, noisy: NoisyMeat) -> MomentEstimates:
@@ -131,8 +135,11 @@ def score_grid(design: Design, rows: int) -> ScoreGrid:
     """Return the grid of a design's regressors; one with too many products is refused."""
     grid = ScoreGrid(design, rows)
     if len(grid.coordinate_pairs) > MAX_MOMENTS:
-        rule = f"at most {MAX_MOMENTS:,} products of a unit's scores can be measured at once, and this formula has "
-        fix = "give rows=1 (--rows 1), name fewer columns, or leave out robust"
+        rule = (
+            f"robust errors need too many sums: at most {MAX_MOMENTS:,} can be measured at once, and this "
+            "formula needs "
+        )
+        fix = "limit the rows with rows=1 (--rows 1), name fewer columns, or leave out robust"
         raise Unsupported("too-many-moments", f"{rule}{len(grid.coordinate_pairs):,}", fix=fix)
     return grid
 

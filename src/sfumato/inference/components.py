@@ -117,8 +117,8 @@ class ComponentsAnswer(Answer):
 
     def ranked(self) -> list[str]:
         lines = [
-            "variance: of columns scaled to [−1, 1] by their declared bounds; angle: degrees by which noise may have "
-            "turned a component, 90 where nothing is known of it"
+            "variance: of columns scaled to [−1, 1] by their declared bounds; angle: how far noise may have "
+            "turned a component, in degrees (90: its direction is unknown)"
         ]
         return [*lines, *super().ranked()]
 

@@ -133,7 +133,7 @@ class Design:
         levels = pair[0].levels | pair[1].levels
         if len({category for category, _ in levels}) < len(levels):
             return None
-        return Moment(levels, tuple(sorted(each.column for each in pair if each.column is not None)))
+        return Moment(levels, tuple(sorted(coordinate.column for coordinate in pair if coordinate.column is not None)))
 
     @cached_property
     def moments_by_pair(self) -> dict[tuple[int, int], Moment]:
@@ -177,7 +177,7 @@ class Design:
     @property
     def with_first_references(self) -> Design:
         """The design whose categories have their first value as reference, where the formula names none."""
-        categories = (replace(each, reference=each.reference or 0) for each in self.categories)
+        categories = (replace(category, reference=category.reference or 0) for category in self.categories)
         return replace(self, categories=tuple(categories))
 
     def moment_sql(self, moment: Moment) -> str:
@@ -204,7 +204,7 @@ def largest_scale(rows: int, blocks: int) -> int:
         scale //= 2
     if scale**2 * rows * blocks > _MAX_UNIT_STEPS:
         most = _MAX_UNIT_STEPS // MIN_SCALE**2 // blocks
-        rule = f"moments of so many columns can be measured for at most {most:,} rows per unit; here there are {rows:,}"
+        rule = f"a model of so many columns can count at most {most:,} rows per unit; this one would count {rows:,}"
         raise Unsupported("too-many-rows", rule, fix="count fewer rows per unit, such as rows=1 (--rows 1)")
     return scale
 
@@ -227,10 +227,10 @@ class DesignBuilder:
     def spelling_and_domain(self, column: str) -> tuple[str, Domain]:
         """Return a column's own spelling and its domain."""
         if column.lower() not in self.domains:
-            known = ", ".join(name for name, _ in self.domains.values())
+            column_names = ", ".join(name for name, _ in self.domains.values())
             close = difflib.get_close_matches(column[:100].lower(), self.domains, n=1)
             fix = f"did you mean {self.domains[close[0]][0]}?" if close else ""
-            raise InvalidParameter("column", column, f"one of {known}", fix=fix)
+            raise InvalidParameter("column", column, f"one of {column_names}", fix=fix)
         return self.domains[column.lower()]
 
     def is_category(self, factor: Factor) -> bool:
@@ -297,13 +297,13 @@ class DesignBuilder:
         max_coordinates = MAX_GRADIENTS if max_moments is None else MAX_COORDINATES
         if len(design.coordinates) > max_coordinates:
             rule = (
-                f"a model can have at most {max_coordinates} terms, where each value of a category is one; this has "
-                f"{len(design.coordinates):,}"
+                f"a model can have at most {max_coordinates} terms, one for each value of a category; this "
+                f"formula has {len(design.coordinates):,}"
             )
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
         moment_count = 0 if max_moments is None else len(design.gram_entries_by_moment)
         if max_moments is not None and moment_count > max_moments:
-            rule = f"at most {max_moments:,} moments can be measured at once, and this formula has {moment_count:,}"
+            rule = f"a model can use at most {max_moments:,} sums of products; this formula needs {moment_count:,}"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
         return design
 
@@ -314,9 +314,12 @@ def regression_design(formula: Formula, domains: Mapping[str, Domain], scale: in
     add_terms(formula, builder)
     target = Factor(formula.target)
     if builder.is_category(target):
-        rule = f"a column of numbers with declared bounds; {formula.target} is a category"
+        rule = "a column of numbers with declared bounds, not a category"
         raise InvalidParameter(
-            "target", formula.target, rule, fix="regress a number; for the odds of a category's value, use logistic"
+            "target",
+            formula.target,
+            rule,
+            fix="regress another column, or use logistic(…) for the odds of one of its values",
         )
     builder.add_block([Coordinate(column=builder.scaled_column_index(formula.target))])
     return builder.build(formula)
@@ -376,17 +379,20 @@ def _require_no_redundancy(formula: Formula, builder: DesignBuilder) -> None:
         for factor in term:
             name, _ = builder.spelling_and_domain(factor.column)
             if name == builder.spelling_and_domain(formula.target)[0]:
-                rule, fix = f"one that does not use its target, {name}, as a term", f"remove {name} from the right of ~"
+                rule, fix = (
+                    f"free of its target {name}, which is on the left of ~",
+                    f"remove {name} from the right of ~",
+                )
                 raise InvalidParameter("formula", formula.text, rule, fix=fix)
             if factor.is_centred and builder.is_category(factor):
-                rule = f"a formula that centres numbers only: {name} is a category"
+                rule = f"free of center({name}), because {name} is a category"
                 raise InvalidParameter("formula", formula.text, rule, fix=f"write {name} without center(…)")
         if len(term) == 1:
             (factor,) = term
             name, _ = builder.spelling_and_domain(factor.column)
             if name in main_effects:
                 first, second = main_effects[name].label, factor.label
-                rule = f"a sum of different columns: {first} and {second} determine each other"
+                rule = f"a sum of different columns, but {first} and {second} are the same column"
                 raise InvalidParameter("formula", formula.text, rule, fix=f"remove {first} or {second}")
             main_effects[name] = factor
     for term in formula.terms:
@@ -400,17 +406,17 @@ def _require_main_effects(
         return
     names = [builder.spelling_and_domain(factor.column)[0] for factor in term]
     if names[0] == names[1] and builder.is_category(term[0]):
-        rule = f"a formula without squares of categories: indicators of {names[0]} are their own squares"
-        raise InvalidParameter("formula", formula.text, rule, fix=f"remove the square of {names[0]}")
+        rule = f"free of the square of '{names[0]}', which is a category"
+        raise InvalidParameter("formula", formula.text, rule, fix=f"remove the square of '{names[0]}'")
     missing = [factor.label for name, factor in zip(names, term, strict=True) if name not in main_effects]
     if missing:
         label = term_label(term)
-        rule = f"a formula in which the columns of a product are terms too: {label} needs {missing[0]} as a term"
+        rule = f"a sum that includes {missing[0]} as a term of its own, because it contains {label}"
         fix = f"add {missing[0]}" if names[0] == names[1] else f"write {label.replace(':', ' * ')}, which adds both"
         raise InvalidParameter("formula", formula.text, rule, fix=fix)
     for name, factor in zip(names, term, strict=True):
         if builder.is_category(factor) is not builder.is_category(main_effects[name]):
-            rule = f"a formula that uses {name} in one way only: as a number or as a category"
+            rule = f"consistent about '{name}', which is used both as a number and as a category"
             raise InvalidParameter(
                 "formula", formula.text, rule, fix=f"write {main_effects[name].label} in the product"
             )
@@ -419,18 +425,19 @@ def _require_main_effects(
 def _scale_column(name: str, domain: Domain, scale: int) -> ScaledColumn:
     """Return a column in whole steps; without declared bounds nothing bounds a row's part, and it is refused."""
     if not domain.type.numeric:
-        rule = f"a column of numbers; {name} is a {domain.type.value}"
-        fix = "derive a number from it, such as its year, with table(…).derive(…)"
+        rule = f"a column of numbers, not of type {domain.type.value}"
+        example = "its year" if domain.type.temporal else "1 for one of its values and 0 for the others"
+        fix = f"derive a number from it, such as {example}, with table(…).derive(…)"
         raise InvalidParameter("column", name, rule, fix=fix)
     if domain.range is None:
-        rule = f"a column with declared bounds: without them, {name} could be any number in one row"
-        fix = f"declare bounds for {name} in the policy; curator.bounds finds some privately"
+        rule = "a number with declared bounds, because without them one row could hold any value"
+        fix = f"declare bounds for '{name}' in the policy, or find some privately with curator.bounds(…)"
         raise InvalidParameter("column", name, rule, fix=fix)
     low, high = (exact(end, name) for end in domain.range)  # type: ignore[arg-type]
     width, middle = high - low, (low + high) / 2
     if not width:
-        rule = f"a column that can vary: the policy says that {name} is always {_sql_number(low)}"
-        raise InvalidParameter("column", name, rule, fix="leave it out: the intercept stands for it")
+        rule = f"able to vary, but the policy says that '{name}' is always {_sql_number(low)}"
+        raise InvalidParameter("column", name, rule, fix=f"leave out '{name}', which the intercept already covers")
     bounds = f"{name} in [{format_exact(low)}, {format_exact(high)}]"
     if domain.type is Type.INTEGER and width <= scale:
         factor = scale // int(width)
@@ -457,11 +464,16 @@ def category_values(name: str, domain: Domain) -> tuple[Value, ...]:
         low, high = domain.range
         values = tuple(range(low, min(high, low + MAX_LEVELS) + 1))  # type: ignore[operator,arg-type]
     if values is None:
-        rule = f"a category with declared values: {name} has none"
+        rule = "a category with declared values"
         raise InvalidParameter("column", name, rule, fix=f"declare values for {name} in the policy")
     if not 2 <= len(values) <= MAX_LEVELS:
-        rule = f"a category of 2 to {MAX_LEVELS} declared values; {name} has another number of them"
-        raise InvalidParameter("column", name, rule, fix="use it as a number, or group its values with derive(…)")
+        rule = f"a category of 2 to {MAX_LEVELS} declared values, and {name} has {len(values):,}"
+        raise InvalidParameter(
+            "column",
+            name,
+            rule,
+            fix="use a number instead, or merge values into fewer categories with table(…).derive(…)",
+        )
     return values
 
 
@@ -485,8 +497,8 @@ def _range_category(name: str, domain: Domain, count: int) -> Category:
 def _require_distinct_predicates(name: str, predicates: Sequence[str]) -> None:
     """Refuse values that SQL cannot tell apart: a row would be in two of them, and move more than is charged."""
     if len({*predicates}) < len(predicates):
-        rule = f"a category whose values differ in SQL; two of {name} are equal there"
-        raise InvalidParameter("column", name, rule, fix="declare other values")
+        rule = f"a category whose declared values all differ in SQL, but two values of {name} are equal there"
+        raise InvalidParameter("column", name, rule, fix="declare only one of the equal values in the policy")
 
 
 def value_literal(value: Value) -> str:

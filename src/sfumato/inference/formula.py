@@ -80,7 +80,7 @@ def formula_of_columns(target: str, on: Sequence[str]) -> Formula:
 def parse_formula(text: str) -> Formula:
     """Parse a formula; what the grammar does not have is refused with its position."""
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_LENGTH:
-        raise InvalidParameter("formula", text, "a text with a target and terms", fix=_EXAMPLE)
+        raise InvalidParameter("formula", text, "a string with a target and terms", fix=_EXAMPLE)
     return _Parser(text).parse()
 
 
@@ -188,10 +188,10 @@ class _Parser:
 
     def _syntax_refusal(self, position: int) -> InvalidParameter:
         rest = self.text[position : position + 30]
-        place = f"at {rest!r}" if rest else "at its end"
+        fault = f"does not fit from {rest!r} on" if rest else "ends too early"
         rule = (
-            f"target ~ terms joined by +, each a column, C(column), center(column), a square or a product ({place} "
-            "it is none of these)"
+            "target ~ terms joined by +, where a term is a column, C(column), center(column), a square or a "
+            f"product; this formula {fault}"
         )
         return InvalidParameter("formula", self.text, rule, fix=_EXAMPLE)
 

@@ -73,7 +73,9 @@ class LikelihoodDescent:
 def commonest_references(design: Design, counts: Floats) -> tuple[int, ...]:
     """Return the reference value of each category: the named one, or the commonest by the released counts."""
     index = {
-        coordinate.levels: place for place, coordinate in enumerate(design.coordinates) if coordinate.column is None
+        coordinate.levels: position
+        for position, coordinate in enumerate(design.coordinates)
+        if coordinate.column is None
     }
     return tuple(
         category.reference
@@ -90,8 +92,8 @@ def regressor_coefficients(design: Design, references: tuple[int, ...], coeffici
     fitted = regressors(design, references)
     basis = np.zeros((len(coefficients), len(fitted)))
     for column, regressor in enumerate(fitted):
-        for place, part in regressor.parts.items():
-            basis[place, column] = part
+        for coordinate_index, part in regressor.parts.items():
+            basis[coordinate_index, column] = part
     lengths = np.linalg.norm(basis, axis=0)
     rows = assumed_coordinates(design)[:, : len(coefficients)]
     solution = np.linalg.lstsq(rows @ (basis / lengths), rows @ coefficients, rcond=None)[0]

@@ -59,8 +59,10 @@ class HypothesisTest:
         for name in ("statistic", "p_value", "estimate", "low", "high"):
             number = getattr(self, name)
             object.__setattr__(self, name, None if number is None else codec.parse_float(number, name))
-        if self.test not in TEST_NAMES or not 0 < self.p_value <= 1:
-            raise InvalidParameter("p_value", self.p_value, f"between 0 and 1, of one of {', '.join(TEST_NAMES)}")
+        if self.test not in TEST_NAMES:
+            raise InvalidParameter("test", self.test, f"one of {', '.join(TEST_NAMES)}")
+        if not 0 < self.p_value <= 1:
+            raise InvalidParameter("p_value", self.p_value, "above 0 and at most 1")
 
     @property
     def is_preview(self) -> bool:
@@ -130,10 +132,10 @@ class TestOptions:
 
 def parse_options(given: Mapping[str, Any]) -> TestOptions:
     """Return the options of a test; one with an unknown name is refused."""
-    known = [each.name for each in fields(TestOptions)]
-    for name, value in given.items():
-        if name not in known:
-            raise InvalidParameter(name, value, f"left out: a test takes {', '.join(known)}")
+    option_names = [option.name for option in fields(TestOptions)]
+    for name in given:
+        if name not in option_names:
+            raise InvalidParameter("option", name, f"one of {', '.join(option_names)}")
     return TestOptions(**given)
 
 
@@ -219,16 +221,16 @@ def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None)
 def parse_shares(shares_by_group: Mapping[Any, Number] | Sequence[Number] | None, group_names: Sequence[str]) -> Floats:
     if shares_by_group is None:
         return np.full(len(group_names), 1 / len(group_names))
-    listed = (
+    given_shares = (
         [shares_by_group.get(name) for name in group_names]
         if isinstance(shares_by_group, Mapping)
         else list(shares_by_group)
     )
-    rule = f"a positive share for each of {', '.join(group_names)}, which add up to 1"
+    rule = f"{len(group_names)} positive shares that add up to 1, one for each of the values {', '.join(group_names)}"
     extra = isinstance(shares_by_group, Mapping) and set(map(str, shares_by_group)) - set(group_names)
-    if extra or len(listed) != len(group_names) or any(share is None for share in listed):
+    if extra or len(given_shares) != len(group_names) or any(share is None for share in given_shares):
         raise InvalidParameter("shares", shares_by_group, rule)
-    shares = [exact(share, "shares") for share in listed if share is not None]
+    shares = [exact(share, "shares") for share in given_shares if share is not None]
     if min(shares) <= 0 or sum(shares) != 1:
         raise InvalidParameter("shares", shares_by_group, rule)
     return np.array([float(share) for share in shares])
@@ -244,13 +246,16 @@ def group_sums(
         outcomes = group_labels(numbers.key_values(1))
         outcome = outcomes[-1] if options.outcome is None else str(options.outcome)
         if len(outcomes) < 2 or outcome not in outcomes:
-            raise InvalidParameter(
-                "outcome", options.outcome, f"one of {', '.join(outcomes)}, of which there are at least two"
+            rule = (
+                f"one of two values, but the second key '{numbers.key_names[1]}' has fewer"
+                if len(outcomes) < 2
+                else f"one of {', '.join(outcomes)}"
             )
+            raise InvalidParameter("outcome", options.outcome, rule)
         chosen = outcomes.index(outcome)
         if len(outcomes) > 2:
-            rule = f"a key with two values as the second: {numbers.key_names[1]} has {len(outcomes)}"
-            fix = f"group by {numbers.key_names[1]} = '{outcome}' instead, or test independence"
+            rule = f"one of two values, but the second key '{numbers.key_names[1]}' has {len(outcomes)} values"
+            fix = f"group by {numbers.key_names[1]} = '{outcome}' instead, or use test(\"independence\")"
             raise InvalidParameter("outcome", outcome, rule, fix=fix)
         sums = GroupSums(cells[:, chosen], cells[:, 1 - chosen], law)
         return sums, group_labels(numbers.key_values(0)), f"the share of {numbers.key_names[1]} = {outcome}", []
@@ -308,7 +313,9 @@ def trend_contrast(group_scores: Sequence[Number] | None, group_names: Sequence[
     """Return the scores of ordered groups about their mean: 0, 1, 2 … if none are given."""
     scores = [exact(score, "scores") for score in (range(len(group_names)) if group_scores is None else group_scores)]
     if len(scores) != len(group_names) or len(set(scores)) < 2:
-        raise InvalidParameter("scores", group_scores, f"a number for each of {', '.join(group_names)}, not all equal")
+        raise InvalidParameter(
+            "scores", group_scores, f"a list of numbers, not all equal, one for each of {', '.join(group_names)}"
+        )
     contrast = np.array([float(score) for score in scores])
     return np.asarray(contrast - contrast.mean())
 
@@ -337,20 +344,27 @@ def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt
     numbers.require_key_count(0, "share", "one count without groups")
     if options.of is None:
         rule = "the public number of all units"
-        fix = 'give of=1000; where it is not public, group by the condition and use test("fit")'
+        fix = 'write for example of=1000; if the number is not public, group by the condition and use test("fit")'
         raise InvalidParameter("of", options.of, rule, fix=fix)
-    of, equals = parse_unit_count(options.of), exact(options.equals, "equals")
+    unit_count, equals = parse_unit_count(options.of), exact(options.equals, "equals")
     if not 0 < equals < 1:
-        raise InvalidParameter("equals", options.equals, "a share between 0 and 1")
+        raise InvalidParameter("equals", options.equals, "a share above 0 and below 1")
     count, law = numbers.counts_and_noise_law(options.column)
     if law.noises > 1:
         rule = (
-            f"a test of a share needs a count with a single noise; this count is the sum of {law.noises} noisy numbers"
+            "a test of a share needs a count to which noise was added once; this count is the sum of "
+            f"{law.noises} noisy numbers"
         )
         raise Unsupported("test-of-summed-count", rule, fix="ask for COUNT(*) in a separate question")
-    uniform = float(SeededDraws("share", "" if receipt is None else receipt.hash, float(count), of).uniforms(1)[0])
-    p_value = min(1.0, 2 * min(score_tests.share_p_values(float(count), of, float(equals), law, uniform)))
-    statistic = (float(count) - of * float(equals)) / math.sqrt(of * float(equals * (1 - equals)) + law.variance)
+    uniform = float(
+        SeededDraws("share", "" if receipt is None else receipt.hash, float(count), unit_count).uniforms(1)[0]
+    )
+    p_value = min(1.0, 2 * min(score_tests.share_p_values(float(count), unit_count, float(equals), law, uniform)))
+    statistic = (float(count) - unit_count * float(equals)) / math.sqrt(
+        unit_count * float(equals * (1 - equals)) + law.variance
+    )
     test = ScoreTest(statistic, max(p_value, 5e-324), 0)
     note = "exact, for both sides: the binomial law of the count and the law of the noise"
-    return _build_result("share", f"the share of {of:,} units is {format_number(float(equals))}", test, notes=[note])
+    return _build_result(
+        "share", f"the share of {unit_count:,} units is {format_number(float(equals))}", test, notes=[note]
+    )

@@ -96,7 +96,7 @@ class LinearFit:
 
     @cached_property
     def _regressor_lengths(self) -> Floats:
-        return np.array([math.hypot(*each.parts.values()) for each in self.regressors])
+        return np.array([math.hypot(*regressor.parts.values()) for regressor in self.regressors])
 
     @cached_property
     def target_middle_and_slope(self) -> tuple[float, float]:

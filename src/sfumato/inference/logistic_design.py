@@ -138,6 +138,6 @@ def _event_value(name: str, domain: Domain, event: object) -> Value:
 
 
 def _target_refusal(name: str) -> InvalidParameter:
-    rule = f"a column with two declared values, or with more of them and an event; {name} is neither"
-    fix = f"declare the values of {name}, and name the one that counts with event= (--event)"
+    rule = "a column with two declared values, or with more values and an event"
+    fix = f"declare the values of {name} in the policy, and name the one that counts with event= (--event)"
     return InvalidParameter("target", name, rule, fix=fix)

@@ -72,10 +72,7 @@ class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
 def calibrated_noise(moments: WeightedTotals, price: Price) -> Gaussian:
     """Return the least discrete Gaussian noise within the price, which needs a δ or is a ρ."""
     if not price.allows_gaussian:
-        rule = (
-            "given with a δ, or in ρ: many moments are measured at once, and only Gaussian noise is small enough for "
-            "that"
-        )
+        rule = "given with a δ or in ρ, because only Gaussian noise is small enough for this many sums"
         raise InvalidParameter("price", str(price), rule, fix=GIVE_DELTA)
     sensitivity = moments.sensitivity
     norm = Gaussian.norm(sensitivity)
@@ -87,7 +84,7 @@ def calibrated_noise(moments: WeightedTotals, price: Price) -> Gaussian:
         guarantee = Guarantee(price.epsilon, price.delta)
         return calibrate(lambda scale: _drawable_gaussian(scale * norm), guarantee, sensitivity)
     except InvalidParameter:
-        rule = "higher: at this price the noise is too large to draw exactly"
+        rule = "higher, because at this price the noise is too large to draw exactly"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or name fewer columns") from None
 
 

@@ -34,8 +34,8 @@ class NoiseLaw:
         """
         if isinstance(scale, SampledScale):
             rule = (
-                "an answer over a sample cannot be tested: the distribution of its noise does not cover which units "
-                "were drawn"
+                "an answer over a sample cannot be tested, because the tests do not account for the random choice of "
+                "units"
             )
             raise Unsupported("test-of-selection", rule, fix="ask the question without sample= (--sample)")
         if not isinstance(scale, NoisyScale):

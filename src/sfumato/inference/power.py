@@ -34,7 +34,7 @@ _MAX_DRAWN_ROWS = 1000
 _NORMAL_NODES = np.arange(-256, 257) / 32
 """Points at which normal numbers are integrated by the trapezoid rule, from −8 to 8."""
 _MAX_ROWS = 10**12
-_EACH_COLUMN = "a number for each of the two columns, in the order of CORR(y, x)"
+_NUMBER_PER_COLUMN = "a number for each of the two columns, in the order of CORR(y, x)"
 
 
 @codec.serialisable("power")
@@ -95,14 +95,16 @@ class AssumedGroups:
         if shares is not None:
             effects = _parse_numbers(shares, "shares", count)
             if effects.min() < 0 or effects.max() > 1:
-                raise InvalidParameter("shares", shares, "between 0 and 1")
+                raise InvalidParameter(
+                    "shares", shares, "from 0 to 1 for each group", fix="give each group a share such as 0.5"
+                )
             return cls(_require_positive(_parse_numbers(sizes, "sizes", count), "sizes"), effects)
         if deviation is None:
             raise InvalidParameter(
                 "deviation",
                 None,
-                "the standard deviation of the values, with means",
-                fix="give deviation together with means",
+                "given together with means, as the standard deviation of the values",
+                fix="write for example means=[10, 12], deviation=5",
             )
         spread = float(exact(deviation, "deviation", POSITIVE))
         return cls(
@@ -127,7 +129,7 @@ class AssumedGroups:
             )
         most = float(np.sqrt(above_low * (like.width - above_low)).min())
         if self.deviation > most * (1 + 1e-9):
-            rule = f"at most {format_number(most)}: values within the bounds with these means deviate no more"
+            rule = f"at most {format_number(most)}, the largest standard deviation within the bounds of the column"
             raise InvalidParameter("deviation", self.deviation, rule)
 
     def __str__(self) -> str:
@@ -191,9 +193,9 @@ class AssumedShare:
 
     @classmethod
     def parse(cls, of: int, equals: Number, shares: Sequence[Number] | None) -> AssumedShare:
-        (share,) = _parse_numbers(shares, "shares", 1).tolist()
+        (share,) = _parse_numbers(shares, "shares", 1, "one number").tolist()
         if not 0 <= share <= 1:
-            raise InvalidParameter("shares", shares, "between 0 and 1")
+            raise InvalidParameter("shares", shares, "one share from 0 to 1", fix="for example, set shares to 0.5")
         return cls(of, share, float(exact(equals, "equals")))
 
     def __str__(self) -> str:
@@ -244,14 +246,15 @@ class AssumedPairs:
         deviation: Sequence[Number] | Number | None,
     ) -> AssumedPairs:
         """Parse the assumptions about the columns of an answer; means out of their bounds are refused."""
-        count = exact_integer(rows, "sizes", at_least=2)  # type: ignore[arg-type]  # a sequence is refused
+        if isinstance(rows, (list, tuple)):
+            rule = "one whole number for a correlation, the number of all rows"
+            raise InvalidParameter("sizes", rows, rule, fix="for example, set sizes to 1000")
+        count = exact_integer(rows, "sizes", at_least=2)  # type: ignore[arg-type]  # another sequence is refused
         if count > _MAX_ROWS:
-            raise InvalidParameter("sizes", rows, f"at most {_MAX_ROWS:,} rows")
+            raise InvalidParameter("sizes", rows, f"at most {_MAX_ROWS:,}")
         if correlation is None or abs(exact(correlation, "correlation")) > 1:
-            raise InvalidParameter(
-                "correlation", correlation, "from −1 to 1", fix="for example, set correlation to 0.3"
-            )
-        parsed = _parse_numbers(means, "means", 2, _EACH_COLUMN)
+            raise InvalidParameter("correlation", correlation, "from −1 to 1", fix="write for example correlation=0.3")
+        parsed = _parse_numbers(means, "means", 2, _NUMBER_PER_COLUMN)
         for mean, axis in zip(parsed.tolist(), (pairs.y, pairs.x), strict=True):
             if not axis.low <= mean <= axis.high:
                 raise InvalidParameter(
@@ -260,12 +263,13 @@ class AssumedPairs:
                     "within the bounds of the columns, in the order of CORR(y, x)",
                     fix="give means between the bounds that the policy declares, y first",
                 )
-        deviations = _require_positive(_parse_numbers(deviation, "deviation", 2, _EACH_COLUMN), "deviation")
+        deviations = _require_positive(_parse_numbers(deviation, "deviation", 2, _NUMBER_PER_COLUMN), "deviation")
         return cls(count, float(exact(correlation, "correlation")), parsed, deviations)
 
     def __str__(self) -> str:
         means, deviations = (
-            " and ".join(format_number(each) for each in numbers.tolist()) for numbers in (self.means, self.deviations)
+            " and ".join(format_number(number) for number in numbers.tolist())
+            for numbers in (self.means, self.deviations)
         )
         return (
             f"correlations of {format_number(self.correlation)} in {self.rows:,} rows with means of {means} and "
@@ -318,24 +322,24 @@ class AssumedPairs:
 def _require_simulable(level: float, groups: int = 1) -> None:
     """Refuse a level that no p-value of a simulated null can reach, and tables that take minutes to simulate."""
     if groups > _MAX_GROUPS:
-        rule = f"a power is simulated for at most {_MAX_GROUPS} groups; this answer has {groups:,}"
-        raise Unsupported("test-of-many-groups", rule, fix="forecast it for a column with fewer values")
+        rule = f"power can be simulated for at most {_MAX_GROUPS} groups; this answer has {groups:,}"
+        raise Unsupported("test-of-many-groups", rule, fix="group by a column with fewer values, or by coarser values")
     if level < 1 / (_NULL_DRAWS + 1):
-        rule = f"at least {1 / (_NULL_DRAWS + 1):g}: each null is simulated {_NULL_DRAWS} times"
+        rule = f"at least {1 / (_NULL_DRAWS + 1):g}, because each test is simulated {_NULL_DRAWS} times"
         raise InvalidParameter("level", level, rule)
 
 
 def _parse_numbers(
     given: Sequence[Number] | Number | None, name: str, count: int, rule: str = "a number for each of {} groups"
 ) -> Floats:
-    listed: list[Number] = []
+    numbers: list[Number] = []
     if isinstance(given, str) or not isinstance(given, Iterable | None):
-        listed = [given] * count
+        numbers = [given] * count
     elif given is not None:
-        listed = list(given)
-    if len(listed) != count:
+        numbers = list(given)
+    if len(numbers) != count:
         raise InvalidParameter(name, given, rule.format(count))
-    return np.array([float(exact(number, name)) for number in listed])
+    return np.array([float(exact(number, name)) for number in numbers])
 
 
 def _require_positive(numbers: Floats, name: str) -> Floats:

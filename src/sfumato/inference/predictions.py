@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.array_types import Floats
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.number_ranges import in_labelled_range
 
 _CENTRED = re.compile(r"center\((?P<column>.*), (?P<centre>-?[\d.e+-]+)\)")
+_CENTRE_MISSING = re.compile(r"center\([^,]*\)")
 
 
 def predicted_probability(coefficients: Mapping[str, float], rows: Any) -> Any:
@@ -27,11 +28,19 @@ def predicted_probability(coefficients: Mapping[str, float], rows: Any) -> Any:
     for label, coefficient in coefficients.items():
         values = np.ones(1) if label == "intercept" else _regressor_values(label, columns)
         if values is None:
-            rule = f"rows with the columns of {label}; a centred column needs a number, as in center(age, 40)"
-            raise InvalidParameter("rows", sorted(columns)[:20], rule)
+            raise _unknown_regressor_error(label, columns)
         score = score + coefficient * values
     probability = 1 / (1 + np.exp(-np.clip(score, -700, 700)))
     return float(probability[0]) if is_one else probability
+
+
+def _unknown_regressor_error(label: str, columns: Mapping[str, NDArray[Any]]) -> InvalidParameter:
+    if _CENTRE_MISSING.search(label):
+        rule = "labels in which each centred column has its centre, as in center(age, 40)"
+        return InvalidParameter("coefficients", label, rule, fix="write the centre as a number after the column")
+    given = ValueWords(f"the columns {', '.join(sorted(columns)[:20])}")
+    rule = f"a table that has every column named in the coefficient '{label}'"
+    return InvalidParameter("rows", given, rule, fix="add the missing column to rows")
 
 
 def _regressor_values(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:

@@ -46,7 +46,7 @@ def regress(formula: str, synopsis: Synopsis, *, confidence: Number = DEFAULT_CO
     Every value of the columns must be a cell of its own, and the columns were published together, or in pairs if the
     policy declares that they are never missing.
     """
-    published = PublishedColumns.of(synopsis)
+    published = PublishedColumns.from_synopsis(synopsis)
     parsed = parse_formula(formula)
     domains = dict(zip(synopsis.columns, synopsis.face.domains, strict=True))
     design = regression_design(parsed, domains, MAX_SCALE)
@@ -64,16 +64,21 @@ class PublishedColumns:
     synopsis: Synopsis
 
     @classmethod
-    def of(cls, synopsis: Synopsis) -> PublishedColumns:
+    def from_synopsis(cls, synopsis: Synopsis) -> PublishedColumns:
         """Refuse what has no plan that was fixed beforehand, or noise whose sums are not normal."""
         if not isinstance(synopsis, Synopsis):
             given = ValueWords(f"an object of type {type(synopsis).__name__}")
-            raise InvalidParameter("synopsis", given, "a Synopsis", fix="load one with sf.synopsis(path)")
-        if synopsis.earlier:
-            rule = (
-                "one release: where noise of an earlier one may have decided what was measured, sums have no known law"
+            raise InvalidParameter(
+                "synopsis", given, "an object that sf.synopsis(…) returned", fix="load one with sf.synopsis(path)"
             )
-            raise InvalidParameter("synopsis", ValueWords("several releases"), rule, fix="regress one of its .releases")
+        if synopsis.earlier:
+            rule = "a single release, because noise of an earlier release may have decided what a later one measured"
+            raise InvalidParameter(
+                "synopsis",
+                ValueWords("a sum of several releases"),
+                rule,
+                fix="pass one of its releases, such as synopsis.releases[0]",
+            )
         if synopsis.plan.marginals:
             rule = "published with Gaussian noise, whose sums are normal"
             raise InvalidParameter(
@@ -100,18 +105,24 @@ class PublishedColumns:
 
     def moments(self, design: Design) -> MomentEstimates:
         """Estimate the moments of a design, with the covariance of their noise."""
-        places = self.synopsis.attribute_indices(design.names)
+        attribute_indices = self.synopsis.attribute_indices(design.names)
         estimates = self.synopsis.estimates
-        together = estimates.covers(places)
+        together = estimates.covers(attribute_indices)
         if not together:
             self._require_no_missing(design.names)
-        present = {place: self._present(place) for place in places} if together else {}
+        present = (
+            {attribute_index: self._present(attribute_index) for attribute_index in attribute_indices}
+            if together
+            else {}
+        )
         factors = [{**present, **self._factors(design, moment)} for moment in design.gram_entries_by_moment]
-        uncovered = next((each for each in factors if not estimates.covers(tuple(sorted(each)))), None)
+        uncovered = next(
+            (moment_factors for moment_factors in factors if not estimates.covers(tuple(sorted(moment_factors)))), None
+        )
         if uncovered is not None:
-            names = " and ".join(self.synopsis.columns[place] for place in sorted(uncovered))
-            rule = f"a formula whose products were published: {names} were not published together"
-            fix = f'publish them together, or ask the curator: curator.regress(…, "{self.synopsis.table}")'
+            names = ", ".join(self.synopsis.columns[attribute_index] for attribute_index in sorted(uncovered))
+            rule = f"a formula needs the products of its columns, but {names} were not published together"
+            fix = f'publish them together, or regress the table itself: curator.regress(…, "{self.synopsis.table}")'
             raise Unsupported("not-published-together", rule, fix=fix)
         return MomentEstimates(*product_totals(estimates, factors))
 
@@ -123,8 +134,8 @@ class PublishedColumns:
 
     def _require_no_missing(self, names: Sequence[str]) -> None:
         for name in names:
-            (place,) = self.synopsis.attribute_indices([name])
-            if self.synopsis.face.estimates.possible_cells((place,))[-1]:
+            (attribute_index,) = self.synopsis.attribute_indices([name])
+            if self.synopsis.face.estimates.possible_cells((attribute_index,))[-1]:
                 rule = f"rows with a missing value can be left out only if {', '.join(names)} were published together"
                 fix = f'publish them together, or declare in the policy: impossible = ["{name} IS NULL"]'
                 raise Unsupported("not-published-together", rule, fix=fix)
@@ -136,13 +147,13 @@ class PublishedColumns:
         parts = [(name, self._numbers(design, name)) for column in columns for name in column.factors]
         parts += list(starmap(self._indicator, ((design.categories[c], v) for c, v in moment.levels)))
         for name, weights in parts:
-            (place,) = self.synopsis.attribute_indices([name])
-            factors[place] = factors.get(place, 1.0) * weights
+            (attribute_index,) = self.synopsis.attribute_indices([name])
+            factors[attribute_index] = factors.get(attribute_index, 1.0) * weights
         return factors
 
     def _numbers(self, design: Design, name: str) -> Floats:
         """Return the scaled number of each cell, 0 for missing values."""
-        column = next(each for each in design.columns if each.factors == (name,))
+        column = next(candidate for candidate in design.columns if candidate.factors == (name,))
         return np.array([_scaled_value(value, column) for value in self._values(name)] + [0.0])
 
     def _indicator(self, category: Category, level: int) -> tuple[str, Floats]:
@@ -152,8 +163,8 @@ class PublishedColumns:
 
     def _values(self, name: str) -> list[Value]:
         """Return the value of each cell but that of missing values."""
-        (place,) = self.synopsis.attribute_indices([name])
-        attribute = self.synopsis.attributes[place]
+        (attribute_index,) = self.synopsis.attribute_indices([name])
+        attribute = self.synopsis.attributes[attribute_index]
         return [_single_value(cell, attribute) for cell in attribute.cells[:-1]]
 
 
@@ -162,8 +173,8 @@ def _single_value(cell: Cell, attribute: Attribute) -> Value:
         return cell.value
     if isinstance(cell, RangeCell) and holds_one_value(cell, attribute.type):
         return cell.low
-    rule = f"columns published value by value: a cell of {attribute.name} holds several values"
-    raise Unsupported("cells-of-several-values", rule, fix="ask the curator to regress the table itself")
+    rule = f"a regression needs columns that were published value by value, but {attribute.name} was published in bins"
+    raise Unsupported("cells-of-several-values", rule, fix="regress the table itself with curator.regress(…)")
 
 
 def _scaled_value(value: Value, column: ScaledColumn) -> float:
@@ -176,19 +187,29 @@ def product_totals(estimates: BlockEstimates, products: Sequence[Factors]) -> tu
     """
     totals, covariance = np.zeros(len(products)), np.zeros((len(products), len(products)))
     for block, part in estimates.parts.items():
-        members = [index for index, each in enumerate(products) if all(place in each for place, _ in block)]
+        members = [
+            index
+            for index, product in enumerate(products)
+            if all(attribute_index in product for attribute_index, _ in block)
+        ]
         if not members:
             continue
-        inside = {place for place, _ in block}
+        inside = {attribute_index for attribute_index, _ in block}
         shares = [_share_outside(estimates, products[index], inside) for index in members]
         products_of_members = np.multiply.outer(np.array(shares), np.array(shares)) * estimates.variances[block]
         sums = [part] * len(members)
-        for place, level in block:
-            difference = estimates.attributes[place].hierarchy.differences[level - 1]
-            coefficients = [difference.coefficients(products[index][place], 0) for index in members]
-            sums = [np.tensordot(each, total, (0, 0)) for each, total in zip(coefficients, sums, strict=True)]
+        for attribute_index, level in block:
+            difference = estimates.attributes[attribute_index].hierarchy.differences[level - 1]
+            member_coefficients = [difference.coefficients(products[index][attribute_index], 0) for index in members]
+            sums = [
+                np.tensordot(coefficients, total, (0, 0))
+                for coefficients, total in zip(member_coefficients, sums, strict=True)
+            ]
             weighted = np.array(
-                [weight_by_noise_deviation(each, ((place, level),), estimates.attributes) for each in coefficients]
+                [
+                    weight_by_noise_deviation(coefficients, ((attribute_index, level),), estimates.attributes)
+                    for coefficients in member_coefficients
+                ]
             )
             products_of_members *= weighted @ weighted.T
         totals[members] += np.array(shares) * np.array(sums)
@@ -199,5 +220,12 @@ def product_totals(estimates: BlockEstimates, products: Sequence[Factors]) -> tu
 
 def _share_outside(estimates: BlockEstimates, product: Factors, inside: set[int]) -> float:
     """Return the product of the means of the factors of attributes outside a block, each by the shares of its cells."""
-    outside = (place for place in product if place not in inside)
-    return float(np.prod([float(product[place] @ estimates.attributes[place].hierarchy.shares) for place in outside]))
+    outside = (attribute_index for attribute_index in product if attribute_index not in inside)
+    return float(
+        np.prod(
+            [
+                float(product[attribute_index] @ estimates.attributes[attribute_index].hierarchy.shares)
+                for attribute_index in outside
+            ]
+        )
+    )

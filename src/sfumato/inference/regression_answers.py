@@ -126,13 +126,13 @@ class CoefficientTable(Answer):
 
     def _without_intercept(self) -> Self:
         """Leave out the intercept, beside which slopes could not be seen, unless it is alone."""
-        kept = [index for index, term in enumerate(self.column("term")) if term != "intercept"] or [0]
+        row_indices = [index for index, term in enumerate(self.column("term")) if term != "intercept"] or [0]
         ranges, sampling = self.intervals["coefficient"], (self.sampling or {}).get("coefficient")
         return replace(
             self,
-            rows=tuple(self.rows[index] for index in kept),
-            intervals={"coefficient": tuple(ranges[index] for index in kept)},
-            sampling=None if sampling is None else {"coefficient": tuple(sampling[index] for index in kept)},
+            rows=tuple(self.rows[index] for index in row_indices),
+            intervals={"coefficient": tuple(ranges[index] for index in row_indices)},
+            sampling=None if sampling is None else {"coefficient": tuple(sampling[index] for index in row_indices)},
         )
 
 
@@ -153,7 +153,7 @@ class RegressionAnswer(CoefficientTable):
         object.__setattr__(self, "residual_clamp", codec.parse_float(self.residual_clamp, "residual_clamp"))
         ends = tuple(codec.parse_float(end, "r_squared") for end in self.r_squared)
         if len(ends) != 3:
-            raise InvalidParameter("r_squared", self.r_squared, "R² with its range")
+            raise InvalidParameter("r_squared", self.r_squared, "R² and the two ends of its range")
         object.__setattr__(self, "r_squared", ends)
 
     @property
@@ -226,7 +226,7 @@ def logistic_answer(fit: LinearFit, event: str, receipt: Receipt, warnings: tupl
     return LogisticAnswer(
         ODDS_COLUMNS,
         (Type.TEXT, *(Type.REAL,) * 8),
-        tuple((*_coefficient_row(each), *_odds_ratio_with_ends(each)) for each in table),
+        tuple((*_coefficient_row(coefficient), *_odds_ratio_with_ends(coefficient)) for coefficient in table),
         **_shared_table_fields(fit, table, receipt, warnings),
         event=event,
     )
@@ -292,14 +292,16 @@ def _shared_table_fields(
 ) -> dict[str, Any]:
     """Return what every table of coefficients holds beside its rows."""
     formula = fit.design.formula
-    terms = {each.name for each in table}  # without an intercept, the first category keeps all its values
+    terms = {coefficient.name for coefficient in table}  # without an intercept, the first category keeps all its values
     references = (fit.design.level_label(level) for level in enumerate(fit.references))
     return {
         "intervals": {"coefficient": tuple(coefficient.noise for coefficient in table)},
         "keys": ("term",),
         "receipt": receipt,
         "warnings": (*warnings, *fit_warnings(fit, table)),
-        "sampling": {"coefficient": tuple(each.sampling for each in table)} if fit.shows_sampling_errors else None,
+        "sampling": {"coefficient": tuple(coefficient.sampling for coefficient in table)}
+        if fit.shows_sampling_errors
+        else None,
         "formula": "" if formula is None else formula.text,
         "rows_used": fit.rows,
         "references": tuple(label for label in references if label not in terms),
@@ -316,7 +318,7 @@ def _coefficient_row(
 def fit_warnings(fit: LinearFit, table: tuple[Coefficient, ...]) -> tuple[str, ...]:
     """Warn of what released numbers show: coefficients that cannot be told, and columns that resemble each other."""
     warnings = []
-    unbounded = [each.name for each in table if not all(map(math.isfinite, each.noise))]
+    unbounded = [coefficient.name for coefficient in table if not all(map(math.isfinite, coefficient.noise))]
     if unbounded:
         warnings.append(f"{', '.join(unbounded[:5])}{', …' * (len(unbounded) > 5)} cannot be determined at this price")
     ratio, names = fit.weakest_direction_and_terms

@@ -21,7 +21,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.formatting import key_text
 from sfumato.release.measured import NoisyMeasurements, ResultEstimator, linear_factors
 
-_CUT_FIX = "ask for all groups, and sort or cut the answer yourself: that is free"
+_CUT_FIX = "leave out HAVING and LIMIT; sorting and filtering the answer afterwards is free"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +74,9 @@ class ReleasedNumbers:
         chosen = [column for column in candidates if not name or column == name]
         if len(chosen) == 1:
             return chosen[0]
-        rule = f"the name of a column that is only {estimate_name}"
+        rule = f"the name of a column that holds only {estimate_name}"
         fix = f"ask for {estimate_name}; columns of this answer: {', '.join(self.results) or 'none'}"
-        raise InvalidParameter("column", name, rule, fix=f"give one of {', '.join(chosen)}" if chosen else fix)
+        raise InvalidParameter("column", name, rule, fix=f"name one of {', '.join(chosen)}" if chosen else fix)
 
     def _noisy_totals_and_law(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
         """Return the noisy columns of one scale, in the unit of the measure, and the law of their noise."""
@@ -117,13 +117,13 @@ class ReleasedNumbers:
         estimator = result.estimator
         assert isinstance(estimator, MeanEstimate)
         (above, below), law = self._noisy_totals_and_law(result.scales[0])
-        kept = np.array([None not in group for group in self.groups])
+        is_complete = np.array([None not in group for group in self.groups])
         width = float(estimator.high - estimator.low)
-        variances = self._released_variances(result.scales[0], kept)
-        sums = GroupSums(above[kept], below[kept], law, width, variances, float(estimator.low))
+        variances = self._released_variances(result.scales[0], is_complete)
+        sums = GroupSums(above[is_complete], below[is_complete], law, width, variances, float(estimator.low))
         return sums, estimator
 
-    def _released_variances(self, mean_scale: int, kept: Any) -> Floats | None:
+    def _released_variances(self, mean_scale: int, is_complete: Any) -> Floats | None:
         """Return each group's variance from released squares, one standard deviation of their noise above it."""
         for result in self.results.values():
             if isinstance(result.estimator, SpreadEstimate) and result.scales[0] == mean_scale:
@@ -132,7 +132,7 @@ class ReleasedNumbers:
                 (squares,), law = self._noisy_totals_and_law(result.scales[1])
                 rows = np.maximum((above + below) / axis.width, 1.0)
                 centre = above / rows + float(axis.low - axis.middle)
-                return np.asarray((squares + np.sqrt(law.variance)) / rows - centre**2)[kept]
+                return np.asarray((squares + np.sqrt(law.variance)) / rows - centre**2)[is_complete]
         return None
 
     def pair_totals(self, column: str | None) -> PairTotals:
@@ -148,12 +148,10 @@ class ReleasedNumbers:
     def require_key_count(self, count: int, test: str, required_keys: str) -> None:
         """Refuse an answer with another number of keys."""
         if len(self.key_names) != count:
-            given = ", ".join(self.key_names) or "no key"
-            raise Unsupported(
-                "test-keys",
-                f"{test} needs {required_keys}; this answer is grouped by {given}",
-                fix="change the columns of GROUP BY to match",
-            )
+            given = f"is grouped by {', '.join(self.key_names)}" if self.key_names else "has no groups"
+            rule = f"{test} needs {required_keys}; this answer {given}"
+            column_words = {0: "leave out GROUP BY", 1: "group by one column", 2: "group by two columns"}
+            raise Unsupported("test-keys", rule, fix=column_words[count])
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +203,7 @@ def require_unselected_rows(query: Query) -> None:
         raise Unsupported("test-of-cut-answer", rule, fix=_CUT_FIX)
     if query.outer or query.combined or finish.sets or finish.windows or finish.qualify:
         rule = "only plain counts, means and correlations by group can be tested"
-        raise Unsupported("test-of-computed-answer", rule, fix="ask one SELECT without ROLLUP, windows or UNION")
+        raise Unsupported("test-of-computed-answer", rule, fix="write a single SELECT without ROLLUP, windows or UNION")
 
 
 def group_labels(values: Sequence[Any]) -> list[str]:

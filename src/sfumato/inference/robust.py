@@ -39,7 +39,9 @@ def coordinate_ratios(design: Design, products: Design) -> Floats:
 
     A whole number with few values is scaled by a whole number, which does not reach S steps on every scale alike.
     """
-    slopes = [{column.factors: column.slope for column in each.columns} for each in (design, products)]
+    slopes = [
+        {column.factors: column.slope for column in compared_design.columns} for compared_design in (design, products)
+    ]
 
     def ratio(coordinate: Coordinate) -> float:
         if coordinate.column is None:

@@ -177,8 +177,12 @@ class NoisyMeat:
         object.__setattr__(self, "totals", tuple(self.totals))
         object.__setattr__(self, "clamp", exact(self.clamp, "clamp", POSITIVE))
         codec.check_simple_fields(self)
-        if not self.totals or not all(type(number) is int for number in (*self.totals, *self.coefficients)):
-            raise InvalidParameter("totals", ValueWords("other values"), "lists of whole numbers")
+        for name, integers in (("totals", self.totals), ("coefficients", self.coefficients)):
+            other = next((type(number).__name__ for number in integers if type(number) is not int), None)
+            if other is not None:
+                raise InvalidParameter(name, ValueWords(f"a list with a {other}"), "a list of whole numbers")
+        if not self.totals:
+            raise InvalidParameter("totals", self.totals, "a non-empty list of whole numbers")
 
 
 @dataclass(frozen=True)

@@ -52,9 +52,7 @@ def calibrated_step_noise(
 ) -> StepNoise:
     """Return the least noise of all steps whose composition is within the price, which needs a δ or is a ρ."""
     if not price.allows_gaussian:
-        rule = (
-            "given with a δ, or in ρ: many sums are measured at once, and only Gaussian noise is small enough for that"
-        )
+        rule = "given with a δ or in ρ, because only Gaussian noise is small enough for this many sums"
         raise InvalidParameter("price", str(price), rule, fix=GIVE_DELTA)
     try:
         if price.rho is not None:
@@ -69,5 +67,5 @@ def calibrated_step_noise(
         )
         return StepNoise.for_steps(sensitivities, shares, sigma)
     except InvalidParameter:
-        rule = "higher: at this price the noise is too large to draw exactly"
+        rule = "higher, because at this price the noise is too large to draw exactly"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or name fewer columns") from None

@@ -103,7 +103,7 @@ def _at_risk_at(curve: SurvivalLine, time: float) -> float | None:
     return max(0.0, curve.at_risk[period]) if period < len(curve.at_risk) else None
 
 
-_MAX_SHOWN_PERIODS = 13
+_MAX_PRINTED_PERIODS = 13
 """How many periods of a group its text shows."""
 Cells = tuple[tuple[float, ...], ...]
 
@@ -157,12 +157,12 @@ class SurvivalCurves:
             object.__setattr__(self, name, tuple(_parse_floats(row, name) for row in getattr(self, name)))
         codec.check_simple_fields(self)
         if not isinstance(self.scale, NoisyScale):
-            raise InvalidParameter("scale", self.scale, "the scale of noisy counts")
+            raise InvalidParameter("scale", self.scale, "the noise of released counts")
         rows = (*self.events, *self.censored, self.starts)
         if not self.times or not self.groups or any(len(row) != len(self.times) for row in rows):
-            raise InvalidParameter("events", len(self.times), "a number for each period of each group")
+            raise InvalidParameter("events", len(self.times), "one list for each group, with a number for each period")
         if not len(self.groups) == len(self.events) == len(self.censored):
-            raise InvalidParameter("groups", self.groups, "a name for each row of events and of censored units")
+            raise InvalidParameter("groups", self.groups, "a list with the name of each group")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SurvivalCurves) and self.to_json() == other.to_json()
@@ -319,7 +319,7 @@ class SurvivalCurves:
         columns = [*([self.by] if self.by else []), self.time, "at risk", "events", "survival", "band"]
         lines = []
         for group, life_table in zip(self.groups, self.life_tables, strict=True):
-            for period in _evenly_spaced_indices(life_table.period_count, _MAX_SHOWN_PERIODS):
+            for period in _evenly_spaced_indices(life_table.period_count, _MAX_PRINTED_PERIODS):
                 low, high = (float(end[period]) for end in life_table.band)
                 at_risk, events = (f"{float(cells[period]):,.0f}" for cells in (life_table.at_risk, life_table.events))
                 at_risk += f" ± {float(life_table.at_risk_noise[period]):,.0f}"

@@ -161,8 +161,10 @@ class LifeTable:
         """The half-width of log S with which a band holds at all times together."""
         if not self.period_count:
             return np.zeros(0)
-        kept = slice(None, self.first_exhausted_period or None)
-        largest = (np.abs(self._simulated_log_survival_errors[1]) / self.log_survival_error)[:, kept].max(axis=1)
+        before_exhaustion = slice(None, self.first_exhausted_period or None)
+        largest = (np.abs(self._simulated_log_survival_errors[1]) / self.log_survival_error)[:, before_exhaustion].max(
+            axis=1
+        )
         confidence = self.confidence if self.first_exhausted_period == self.period_count else (1 + self.confidence) / 2
         return self.log_survival_error * upper_quantiles(largest[:, None], confidence)[0]
 
@@ -198,10 +200,10 @@ class LifeTable:
         """Return the most of 1 − h that is not rejected: (p − x)² ≤ q²·(p(1 − p)/N + v/N²), v of all cells left."""
         quantile = self._tail_quantile
         at_risk, left = float(self.at_risk[period]), max(0.0, 1 - float(self.hazard[period]))
-        own = quantile**2 / at_risk if sampling else 0.0
+        sampling_term = quantile**2 / at_risk if sampling else 0.0
         noise = (quantile / at_risk) ** 2 * self.law.variance * (2 * (len(self.events) - period) - 1)
-        middle = (left + own / 2) / (1 + own)
-        return min(1.0, middle + math.sqrt(max(0.0, middle**2 - (left**2 - noise) / (1 + own))))
+        middle = (left + sampling_term / 2) / (1 + sampling_term)
+        return min(1.0, middle + math.sqrt(max(0.0, middle**2 - (left**2 - noise) / (1 + sampling_term))))
 
     @cached_property
     def band(self) -> tuple[Floats, Floats]:
@@ -324,8 +326,8 @@ def _log_rank_covariance(events: Floats, censored: Floats, law: NoiseLaw, compar
     spread = compared * all_events * (1 - hazard) * all_at_risk / np.maximum(all_at_risk - 1, 1.0)
     groups = np.eye(len(events))
     sampling = np.einsum("k,gk,ghk->gh", spread, share, groups[:, :, None] - share[None, :, :])
-    own = (groups[:, :, None] - share[:, None, :]) * compared  # score g, noise of group h, period
-    at_risk_part = -np.cumsum(hazard * own, axis=2)
-    weights = np.stack([own + at_risk_part, at_risk_part])
+    event_part = (groups[:, :, None] - share[:, None, :]) * compared  # score g, noise of group h, period
+    at_risk_part = -np.cumsum(hazard * event_part, axis=2)
+    weights = np.stack([event_part + at_risk_part, at_risk_part])
     noise = law.variance * np.einsum("cghk,cihk->gi", weights, weights)
     return np.asarray((sampling + noise)[:-1, :-1])

@@ -44,11 +44,17 @@ class WeightedTotals:
 
     def __post_init__(self) -> None:
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
-            rule = "a plan whose rows count in full or not at all"
-            raise InvalidParameter("bounded", self.bounded.strategy.value, rule)
+            rule = "a plan with the strategy 'whole' or 'sample', so that a row counts in full or not at all"
+            given = ValueWords(f"a plan with the strategy '{self.bounded.strategy.value}'")
+            raise InvalidParameter("bounded", given, rule, fix="use Strategy.WHOLE or Strategy.SAMPLE")
         is_exact = all(scaled.bits == 0 and scaled.step == 1 for scaled in self.bounded.measures)
-        if self._unmeasured_count not in (0, 1) or not is_exact:
-            raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each weight")
+        if self._unmeasured_count not in (0, 1):
+            given = ValueWords(f"{len(self.bounded.measures)} measures for {len(self.weights)} weights")
+            rule = "a plan with a measure for each weight, and at most one more, which counts rows"
+            raise InvalidParameter("bounded", given, rule)
+        if not is_exact:
+            rule = "a plan of sums in steps of 1, without rounding"
+            raise InvalidParameter("bounded", ValueWords("a plan with other steps or with rounding"), rule)
 
     @property
     def _unmeasured_count(self) -> int:

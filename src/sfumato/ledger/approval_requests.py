@@ -179,7 +179,7 @@ class GrantedShare:
             names = getattr(self, name)
             if not isinstance(names, (list, tuple)):
                 raise InvalidParameter(name, names, "a list of names")
-            object.__setattr__(self, name, tuple(checked_name(each, name) for each in names))
+            object.__setattr__(self, name, tuple(checked_name(text, name) for text in names))
         _require_valid_terms(self)
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", POSITIVE))
 
@@ -222,7 +222,9 @@ class PublicationReview:
             checked_name(getattr(self, name), name)
         if not isinstance(self.lines, (list, tuple)) or not 0 < len(self.lines) <= MAX_LINES:
             raise InvalidParameter("lines", self.lines, f"a list of 1 to {MAX_LINES:,} line numbers")
-        object.__setattr__(self, "lines", tuple(sorted({checked_line_number(each, "lines") for each in self.lines})))
+        object.__setattr__(
+            self, "lines", tuple(sorted({checked_line_number(number, "lines") for number in self.lines}))
+        )
         _require_valid_terms(self)
 
     @property
@@ -255,8 +257,9 @@ def end_of_last_day(until: date, now: int, max_days: int) -> int:
     """Return the microsecond at which a day ends, in UTC; refuse one that is over, or too far away."""
     days_away = (until - datetime_from_microseconds(now).date()).days
     if not 0 <= days_away < max_days:
-        rule = f"a day from today to {max_days:,} days away, in UTC: the whole day is included"
-        raise InvalidParameter("until", str(until), rule)
+        today = datetime_from_microseconds(now).date()
+        rule = f"a day from today to {max_days - 1:,} days later, in UTC"
+        raise InvalidParameter("until", str(until), rule, fix=f"for example, set until to {today + timedelta(days=30)}")
     end = datetime.combine(until, time.max, UTC) + timedelta(microseconds=1)
     return (end - _EPOCH) // timedelta(microseconds=1)
 
@@ -270,7 +273,7 @@ def _require_valid_terms(subject: RequestSubject) -> None:
     if type(subject.approvals) is not int or not 1 <= subject.approvals <= MAX_APPROVALS:
         raise InvalidParameter("approvals", subject.approvals, f"a whole number between 1 and {MAX_APPROVALS}")
     if type(subject.expires) is not int or not 0 < subject.expires <= MAX_TIME:
-        raise InvalidParameter("expires", subject.expires, "a microsecond since 1970")
+        raise InvalidParameter("expires", subject.expires, "a time in microseconds since 1970")
 
 
 @codec.serialisable("request-step")
@@ -326,8 +329,8 @@ class RequestRecord:
     def from_rows(cls, row: Row, steps: Iterable[Row] = ()) -> RequestRecord:
         """Read a request from its line and the lines about it."""
         recorded = tuple(
-            RecordedStep(each.number, datetime_from_microseconds(each.time), codec.loads_as(RequestStep, each.detail))
-            for each in steps
+            RecordedStep(row.number, datetime_from_microseconds(row.time), codec.loads_as(RequestStep, row.detail))
+            for row in steps
         )
         filed = datetime_from_microseconds(row.time)
         return cls(row.number, filed, row.account, row.analyst, codec.loads(row.detail), recorded)
@@ -340,23 +343,23 @@ class RequestRecord:
     def approvers(self) -> tuple[str, ...]:
         """The owners whose approvals count, each once."""
         counted: dict[str, None] = {}
-        for each in self.steps:
-            if each.step.act is RequestAct.APPROVE:
-                counted[each.step.by] = None
-            elif each.step.act is RequestAct.LAPSE:
-                counted.pop(each.step.by, None)
+        for recorded in self.steps:
+            if recorded.step.act is RequestAct.APPROVE:
+                counted[recorded.step.by] = None
+            elif recorded.step.act is RequestAct.LAPSE:
+                counted.pop(recorded.step.by, None)
         return tuple(counted)
 
     @property
     def lapsed_approvers(self) -> tuple[str, ...]:
         """Those whose approval no longer counts."""
-        lapsed = dict.fromkeys(each.step.by for each in self._steps_with_act(RequestAct.LAPSE))
+        lapsed = dict.fromkeys(recorded.step.by for recorded in self._steps_with_act(RequestAct.LAPSE))
         return tuple(name for name in lapsed if name not in self.approvers)
 
     @property
     def unrecorded_lapses(self) -> tuple[RequestStep, ...]:
         """The lapses that no line holds yet."""
-        return tuple(each.step for each in self.steps if not each.number)
+        return tuple(recorded.step for recorded in self.steps if not recorded.number)
 
     def belongs_to(self, people: str) -> bool:
         """Return whether it is decided among the people of this file; an empty id stands for those of every server."""
@@ -379,15 +382,17 @@ class RequestRecord:
     @property
     def charges(self) -> tuple[int, ...]:
         """The lines of the charges that it admitted."""
-        return tuple(each.step.charge for each in self._steps_with_act(RequestAct.RELEASE))
+        return tuple(recorded.step.charge for recorded in self._steps_with_act(RequestAct.RELEASE))
 
     @property
     def used(self) -> Fraction:
         """What releases used of a share."""
-        return sum((each.step.epsilon or Fraction(0) for each in self._steps_with_act(RequestAct.RELEASE)), Fraction(0))
+        return sum(
+            (recorded.step.epsilon or Fraction(0) for recorded in self._steps_with_act(RequestAct.RELEASE)), Fraction(0)
+        )
 
     def _steps_with_act(self, act: RequestAct) -> tuple[RecordedStep, ...]:
-        return tuple(each for each in self.steps if each.step.act is act)
+        return tuple(recorded for recorded in self.steps if recorded.step.act is act)
 
     def state(self, now: int) -> RequestState:
         """Return the state at a microsecond since 1970."""
@@ -405,26 +410,27 @@ class RequestRecord:
         """Return the request after a step, or raise ``RequestDecided`` where its state does not allow it."""
         state = self.state(now)
         if state not in _ALLOWED_FROM[step.act]:
-            rule = f"it is {state}, and {_allowed_states_text(step.act)} can be {_DONE[step.act]}"
-            raise self._refusal(rule, _NEXT.get(state, "file a new request"))
+            allowed = " or ".join(_ALLOWED_FROM[step.act])
+            rule = f"{_POSSIBLE[step.act]} while the request is {allowed}, and this one is {state}"
+            refile = "file a new request" if step.act in (RequestAct.APPROVE, RequestAct.RELEASE) else ""
+            raise self._refusal(rule, _NEXT.get(state, refile))
         is_requester = step.by == self.subject.requester
         if step.act in (RequestAct.APPROVE, RequestAct.REFUSE) and is_requester:
             raise self._refusal(
-                f"{step.by} filed this request, and somebody else must decide on it", "ask another owner"
+                f"{step.by} filed this request, so somebody else must decide on it", "ask another owner"
             )
         if step.act in (RequestAct.WITHDRAW, RequestAct.RELEASE) and not is_requester:
-            raise self._refusal(f"only the person who filed it can {step.act} it", "refuse it instead, with a reason")
+            rule = f"only the person who filed this request can {step.act} it"
+            raise self._refusal(rule, "refuse it instead, with a reason")
         if step.act is RequestAct.LAPSE and step.by not in self.approvers:
-            raise self._refusal(f"{step.by} has not approved it", "refuse it instead, with a reason")
+            raise self._refusal(f"{step.by} has not approved this request, so no approval can lapse", "")
         if step.act is RequestAct.APPROVE and step.by in self.approvers:
-            raise self._refusal(f"{step.by} has already approved it", "ask another owner to approve it too")
+            raise self._refusal(f"{step.by} has already approved this request", "ask another owner to approve it too")
         recorded = RecordedStep(0, datetime_from_microseconds(now), step)
         return replace(self, steps=(*self.steps, recorded))
 
     def _refusal(self, rule: str, fix: str) -> RequestDecided:
-        return RequestDecided(
-            f"this step is not possible for this request: {rule}", place=f"request {self.number}", fix=fix
-        )
+        return RequestDecided(rule, place=f"request {self.number}", fix=fix)
 
 
 _ALLOWED_FROM = {
@@ -434,12 +440,12 @@ _ALLOWED_FROM = {
     RequestAct.RELEASE: (RequestState.APPROVED,),
     RequestAct.LAPSE: (RequestState.FILED, RequestState.APPROVED),
 }
-_DONE = {
-    RequestAct.APPROVE: "approved",
-    RequestAct.REFUSE: "refused",
-    RequestAct.WITHDRAW: "withdrawn",
-    RequestAct.RELEASE: "released",
-    RequestAct.LAPSE: "lapsed",
+_POSSIBLE = {
+    RequestAct.APPROVE: "a request can only be approved",
+    RequestAct.REFUSE: "a request can only be refused",
+    RequestAct.WITHDRAW: "a request can only be withdrawn",
+    RequestAct.RELEASE: "a request can only be released",
+    RequestAct.LAPSE: "an approval can only lapse",
 }
 _LAPSED = "no longer an enabled owner"
 
@@ -449,7 +455,3 @@ _NEXT = {
     RequestState.APPROVED: "its requester can release it now",
 }
 """What to do in a state that is not the end."""
-
-
-def _allowed_states_text(act: RequestAct) -> str:
-    return f"only a request that is {' or '.join(_ALLOWED_FROM[act])}"

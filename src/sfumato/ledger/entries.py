@@ -54,9 +54,21 @@ def checked_name(value: object, what: str) -> str:
             what,
             value,
             f"printable text of 1 to {MAX_NAME_LENGTH} characters (Unicode NFC) without leading or trailing spaces",
-            fix=f"write {quote_parameter(what)} on one line, in quotes, without spaces at its ends",
+            fix=_name_fix(value, quote_parameter(what)),
         )
     return value
+
+
+def _name_fix(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        return f"write {name} as text in quotes"
+    if not value.strip():
+        return f"write at least one character in {name} that is not a space"
+    if len(value) > MAX_NAME_LENGTH:
+        return f"shorten {name} to at most {MAX_NAME_LENGTH} characters"
+    if value != value.strip():
+        return f"remove the spaces at the ends of {name}"
+    return f"remove line breaks and control characters from {name}, and write it in Unicode NFC"
 
 
 def checked_text(value: object, what: str, max_length: int = MAX_QUERY_LENGTH) -> str:
@@ -66,7 +78,7 @@ def checked_text(value: object, what: str, max_length: int = MAX_QUERY_LENGTH) -
             what,
             value,
             f"a string of at most {max_length:,} Unicode characters, without NUL",
-            fix=f"shorten {what}, or remove invalid characters",
+            fix=f"shorten {what}, or remove NUL and invalid characters" if isinstance(value, str) else "",
         )
     return value
 
@@ -77,14 +89,14 @@ def checked_reason(value: object) -> str:
             "reason",
             value,
             "a non-empty string",
-            fix="say why, in a few words: the ledger keeps the reason permanently",
+            fix="give the reason in a few words: the ledger keeps it permanently",
         )
     return checked_text(value, "reason")
 
 
 def checked_line_number(value: object, what: str) -> int:
     if type(value) is not int or not 0 < value < 1 << 63:
-        raise InvalidParameter(what, value, "a positive line number")
+        raise InvalidParameter(what, value, "a positive line number", fix="find the number with `sfumato history`")
     return value
 
 
@@ -215,23 +227,22 @@ class Line:
         codec.check_simple_fields(self)
         if not isinstance(self.time, datetime):
             object.__setattr__(self, "time", _parse_time(self.time))
-        if not all(isinstance(amount, Cost) for amount in (self.cost, self.spent, self.held)):
-            raise InvalidParameter(
-                "cost", self.cost, 'a mapping with an amount for each of "pure", "renyi" and "failure"'
-            )
+        for name in ("cost", "spent", "held"):
+            if not isinstance(getattr(self, name), Cost):
+                raise InvalidParameter(name, getattr(self, name), "a Cost")
 
     def to_json(self) -> str:
         """Return the line as JSON text, with a kind and a version."""
-        return codec.dumps(_WrittenLine(self.kind, _named_values(self), self.cost, self.spent, self.held))
+        return codec.dumps(_WrittenLine(self.kind, _plain_values(self), self.cost, self.spent, self.held))
 
     @classmethod
     def from_json(cls, source: str) -> Line:
         """Parse what ``to_json`` wrote; any other text is refused."""
         written = codec.loads_as(_WrittenLine, source, longest=2 * MAX_BODY_LENGTH)
         amounts = {"cost": written.cost, "spent": written.spent, "held": written.held}
-        if not isinstance(written.named, Mapping) or set(written.named) != _NAMED_FIELDS:
-            raise InvalidParameter("named", written.named, "a mapping from names to the parts of a line")
         fix = "pass the text that Line.to_json() returned"
+        if not isinstance(written.named, Mapping) or set(written.named) != _PLAIN_FIELDS:
+            raise InvalidParameter("named", written.named, "a mapping from names to the parts of a line", fix=fix)
         with refuse_malformed(lambda: InvalidParameter("source", source, "a ledger line as JSON", fix=fix)):
             return cls(kind=written.entered, **written.named, **amounts)  # type: ignore[arg-type]
 
@@ -296,7 +307,7 @@ class Line:
         return line
 
 
-_NAMED_FIELDS = {column.name for column in fields(Line)} - {"kind", "cost", "spent", "held"}
+_PLAIN_FIELDS = {column.name for column in fields(Line)} - {"kind", "cost", "spent", "held"}
 
 
 @codec.serialisable("ledger-line")
@@ -311,8 +322,8 @@ class _WrittenLine:
     held: Cost
 
 
-def _named_values(line: Line) -> dict[str, Any]:
-    values = {name: getattr(line, name) for name in _NAMED_FIELDS}
+def _plain_values(line: Line) -> dict[str, Any]:
+    values = {name: getattr(line, name) for name in _PLAIN_FIELDS}
     return dict(sorted(values.items())) | {"time": line.time.isoformat()}
 
 
@@ -339,7 +350,7 @@ def datetime_from_microseconds(microseconds: int) -> datetime:
 
 def checked_microseconds(time: datetime, what: str) -> int:
     if not isinstance(time, datetime) or time.tzinfo is None:
-        raise InvalidParameter(what, time, "a datetime with a time zone")
+        raise InvalidParameter(what, time, "a datetime with a time zone", fix="add tzinfo=datetime.UTC, for example")
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -459,7 +470,7 @@ class PublicationIndex:
 
 LINE_COLUMNS = ("number", "time (UTC)", "analyst", "kind", "question", "cost")
 """The columns of a history, in every skin; ``Line.words`` fills them."""
-_MAX_SHOWN_LINES = 100
+_MAX_PRINTED_LINES = 100
 """How many lines a printed history shows."""
 
 
@@ -475,11 +486,13 @@ class AccountLines(Iterator[Line]):
 
     def _rows_and_note(self) -> tuple[list[tuple[str, ...]], str]:
         """Return the first lines, in words, and a note on the others."""
-        lines = list(islice(self._read(), _MAX_SHOWN_LINES + 1))
+        lines = list(islice(self._read(), _MAX_PRINTED_LINES + 1))
         note = (
-            "" if len(lines) <= _MAX_SHOWN_LINES else f"… and more: only the first {_MAX_SHOWN_LINES} lines are shown"
+            ""
+            if len(lines) <= _MAX_PRINTED_LINES
+            else f"… and more lines: only the first {_MAX_PRINTED_LINES} are shown"
         )
-        return [line.words() for line in lines[:_MAX_SHOWN_LINES]], note
+        return [line.words() for line in lines[:_MAX_PRINTED_LINES]], note
 
     def __repr__(self) -> str:
         rows, note = self._rows_and_note()

@@ -41,8 +41,8 @@ from sfumato.privacy import Budget, Cost, codec
 T = TypeVar("T")
 _store_numbers = count()
 _ANCHOR_NOT_SAVED = (
-    "this process could not save an anchor of its charges in a file of this user ({}): if it is killed and a failover "
-    "loses its lines, the loss will not be detected"
+    "this process could not write its anchor file ({}): if the process is killed and a failover of the ledger's server "
+    "loses its charges, the loss will not be detected"
 )
 Periods = tuple[str, ...]
 """Periods with their own accounts, by name; empty where the account itself pays."""
@@ -172,15 +172,15 @@ class GuardedStore:
         # An older anchor is still valid: if this cannot be written, fewer lines are covered, none wrongly.
         ignore_failures = suppress(OSError, LedgerUnavailable, LedgerDamaged)
         with ignore_failures, anchors.lock_anchor_file(places[0]), self.reading() as transaction:
-            own_anchor = self.memory.anchor
-            is_lost = own_anchor is not None and not own_anchor.holds(transaction)
+            process_anchor = self.memory.anchor
+            is_lost = process_anchor is not None and not process_anchor.holds(transaction)
             if is_lost or not anchors.renew_anchors(places, transaction):
-                if own_anchor is not None:
+                if process_anchor is not None:
                     with hold_unheld_lock(self._save_lock):
                         self.memory.save(self._process_anchor_path)
                 return
             with hold_unheld_lock(self._save_lock):
-                if self.memory.anchor == own_anchor:
+                if self.memory.anchor == process_anchor:
                     self._process_anchor_path.unlink(missing_ok=True)
             for process in self._process_anchors:
                 process.forget(places, transaction)
@@ -197,9 +197,11 @@ class GuardedStore:
         they are lost: the next line it writes would forget them.
         """
         anchors = self.anchors if given is None else (given,)
-        own_anchor = self.memory.anchor
+        process_anchor = self.memory.anchor
         with self.reading() as transaction:
-            return anchors if own_anchor is None or own_anchor.holds(transaction) else (*anchors, own_anchor)
+            return (
+                anchors if process_anchor is None or process_anchor.holds(transaction) else (*anchors, process_anchor)
+            )
 
     def require_sealed(self, transaction: Transaction) -> None:
         """Refuse to charge a database ledger that was moved and has lost the line that sealed it: its id shows that it
@@ -288,9 +290,9 @@ class GuardedStore:
         budget = self._terms_in_line(transaction, last.terms).budget
         budgets = [(budget.with_spent(read_spending(last.totals).total), "the account")]
         if analyst_row is not None and share:
-            own_share = self._cached_share_budget(last.terms, budget, share)
-            own_budget = own_share.with_spent(read_spending(analyst_row.own).total)
-            budgets.append((own_budget, "the analyst's share"))
+            share_budget = self._cached_share_budget(last.terms, budget, share)
+            analyst_budget = share_budget.with_spent(read_spending(analyst_row.own).total)
+            budgets.append((analyst_budget, "the analyst's share"))
         return budgets
 
     def _period_budgets(
@@ -314,8 +316,8 @@ class GuardedStore:
         if share:
             analyst_row = transaction.newest(account=name, analyst=analyst)
             analyst_spent = read_spending(analyst_row.own if analyst_row else "").total
-            own_budget = terms.budget.share(share).with_spent(analyst_spent)
-            budgets.append((own_budget, f"the analyst's share of {period}"))
+            analyst_budget = terms.budget.share(share).with_spent(analyst_spent)
+            budgets.append((analyst_budget, f"the analyst's share of {period}"))
         return budgets
 
     def _cached_share_budget(self, number: int, budget: Budget, share: str) -> Budget:
@@ -390,7 +392,7 @@ class GuardedStore:
                 (budget.with_spent(budget.totals.minus_roundings(max_roundings)), budget_name)
                 for budget, budget_name in budgets
             ]
-        exceeded = next((named for named in budgets if not named[0].admits(cost)), None)
+        exceeded = next((labelled for labelled in budgets if not labelled[0].admits(cost)), None)
         return (
             None
             if exceeded is None
@@ -419,8 +421,8 @@ class GuardedStore:
         last = self.memory.last
         if last is None or transaction.has_line(*last):
             return None
-        own_anchor = self.memory.anchor
-        return None if own_anchor is None or own_anchor.holds(transaction) else own_anchor.number
+        process_anchor = self.memory.anchor
+        return None if process_anchor is None or process_anchor.holds(transaction) else process_anchor.number
 
     def _require_intact(self, transaction: Transaction, *, acknowledging: bool) -> None:
         if self.damage is not None:

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 _PAGE = 1000
 _LATEST_PAGE = 128
 _BEHIND_ADVICE = (
-    "more was spent than this ledger shows, and nothing can be charged until its owner acknowledges the loss: "
-    "sfumato ledger acknowledge"
+    "More was spent than this ledger shows. Nothing can be charged until its owner acknowledges the loss with "
+    "`sfumato ledger acknowledge`"
 )
 
 
@@ -86,7 +86,7 @@ class Ledger:
         guarded = open_guarded(path, schema, anchor, timeout)
         messages = list(guarded.store.warnings)
         if guarded.missing is not None:
-            messages.append(f"{LedgerBehind(guarded.missing).rule}; {_BEHIND_ADVICE}")
+            messages.append(f"{LedgerBehind(guarded.missing).rule}. {_BEHIND_ADVICE}")
         for message in messages:
             warnings.warn(f"{message} ({guarded.store.place})", WeakLedger, stacklevel=2)
         return cls(guarded)
@@ -231,9 +231,7 @@ class Ledger:
             return verification
         with self._guarded.reading() as transaction:
             missing = self._guarded.find_missing_line(transaction)
-        return (
-            verification if missing is None else replace(verification, bad=missing, why="its anchor has another line")
-        )
+        return verification if missing is None else replace(verification, bad=missing, why="it differs from its anchor")
 
     def anchor(self) -> Anchor:
         """Return head and totals as of now, to be stored elsewhere: ``ledger.anchor().save(path)``."""
@@ -244,9 +242,9 @@ class Ledger:
         """Return the anchors, the given one or all that are kept, whose lines this ledger lacks, except losses that its
         owner has acknowledged.
         """
-        anchors_kept = self._guarded.anchors_to_check(anchor)
+        anchors_to_check = self._guarded.anchors_to_check(anchor)
         with self._guarded.reading() as transaction:
-            return tuple(kept_anchor for kept_anchor in anchors_kept if not kept_anchor.holds(transaction))
+            return tuple(candidate for candidate in anchors_to_check if not candidate.holds(transaction))
 
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
         """Accept, as the owner, that lines known to an anchor are lost: totals rise to the anchor's, and charging
@@ -280,7 +278,8 @@ class Ledger:
         if not complete:
             export(self.lines(), form, path, store.bodies.read)
         elif form != "json":
-            raise InvalidParameter("form", form, '"json" for a complete export')
+            rule, fix = '"json" for a complete export', 'use "json", or leave out complete'
+            raise InvalidParameter("form", form, rule, fix=fix)
         else:
             with self._guarded.reading() as transaction:
                 write_complete_export(transaction, path, store.key().hex(), store.address, store.bodies.read)
@@ -377,10 +376,11 @@ def _require_same_terms(name: str, terms: Terms, requested_terms: Terms) -> None
     if differing:
         other = " and ".join(differing)
         raise AccountDiffers(
-            f"the account was opened with a different {other}: {terms.unit}, {terms.budget.promise}",
+            f"the account was opened with a different {other}; its own terms are "
+            f"'{terms.unit}, {terms.budget.promise}'",
             place=f"account {name!r}",
-            fix="open it with these terms; as the owner, change its budget with sfumato budget amend "
-            "--reason …, or account.amend(…, reason=…)",
+            fix="open it with its own terms; as the owner, change its budget with `sfumato budget amend "
+            "--reason …`, or account.amend(…, reason=…)",
         )
 
 

@@ -57,8 +57,10 @@ def resolve_ledger_path(path: object) -> Path:
 def checked_path(path: object, what: str) -> str:
     """Return a path as text that can be stored: not empty, and valid Unicode."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-    if not isinstance(text, str) or not text or "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InvalidParameter(what, path, "a file path in valid Unicode", fix="rename the file")
+    if not isinstance(text, str) or not text:
+        raise InvalidParameter(what, path, "a file path: a non-empty string, or a pathlib.Path")
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidParameter(what, path, "a file path in valid Unicode, without NUL", fix="rename the file")
     return text
 
 
@@ -92,7 +94,8 @@ def is_private_file(path: Path) -> bool:
     """Return whether a file belongs to this user and nobody else can read or replace it."""
     stats = [os.stat(path, follow_symlinks=False), os.stat(path.parent)]
     return (
-        all(each.st_uid == os.geteuid() and not each.st_mode & 0o022 for each in stats) and not stats[0].st_mode & 0o077
+        all(status.st_uid == os.geteuid() and not status.st_mode & 0o022 for status in stats)
+        and not stats[0].st_mode & 0o077
     )
 
 
@@ -224,12 +227,12 @@ def is_process_alive(name: str, *, elsewhere: bool = False) -> bool | None:
     another machine: a different boot is then no sign that it ended.
     """
     boot, namespace, number, start = name.split(" ")
-    own_name = _process_name(os.getpid()).split(" ")
-    if _UNKNOWN_BOOT in (boot, own_name[0]):
+    current_process = _process_name(os.getpid()).split(" ")
+    if _UNKNOWN_BOOT in (boot, current_process[0]):
         return None
-    if boot != own_name[0]:
+    if boot != current_process[0]:
         return None if elsewhere else False
-    return _process_start_time(int(number)) == start if namespace == own_name[1] else None
+    return _process_start_time(int(number)) == start if namespace == current_process[1] else None
 
 
 @lru_cache(maxsize=1)

@@ -120,10 +120,10 @@ def _require_anchored_lines(guarded: GuardedStore, place: str, *, accept_loss: b
             else:
                 raise LedgerUnavailable(
                     f"this backup or export ends before line {anchor.number}, which this user's anchor records: "
-                    "what was charged since then could be spent again",
+                    "the budget of all later charges would be free again",
                     place=str(path),
-                    fix="move the ledger itself; if the ledger is lost, the owner may accept that these charges are "
-                    "forgotten: --accept-loss",
+                    fix="move the ledger itself; if the ledger is lost, the owner can accept with --accept-loss that "
+                    "these charges are forgotten",
                 )
 
 
@@ -134,11 +134,11 @@ def _require_newer_than_move(transaction: Transaction, path: Path, anchor: Ancho
     has_mark = any(transaction.has_line(*mark) for mark in anchor.marks[:1])
     if not has_mark or transaction.head is None or transaction.head.number < anchor.number:
         raise LedgerUnavailable(
-            "a backup or an export can only replace a lost ledger, but the ledger that it was made from was "
-            f"moved to {anchor.moved}",
+            "a backup or an export can only replace a lost ledger; according to this anchor, the original ledger "
+            f"was moved to {anchor.moved}",
             place=str(path),
-            fix="use the ledger that it was moved to; if that is destroyed too, move this anchor elsewhere and name "
-            "it: --anchor FILE --accept-loss",
+            fix="use the ledger that it was moved to; if that one is lost too, move this anchor file to another "
+            "folder, and add --anchor FILE (its new path) --accept-loss",
         )
 
 
@@ -152,13 +152,14 @@ def _require_newest_lines(guarded: GuardedStore, anchor: Anchor | None) -> None:
         last = _last_row(transaction, before=head.number if is_sealed and head is not None else 0)
     if anchor is None or (anchor.number, anchor.hash) != (last.number, last.hash):
         mismatch = (
-            "" if anchor is None else f": the anchor is of line {anchor.number}, and its last is line {last.number}"
+            "" if anchor is None else f": the anchor is of line {anchor.number}, but the last line is {last.number}"
         )
         raise LedgerUnavailable(
-            f"a backup or an export may lack later charges, which could then be spent again{mismatch}",
+            "a backup or an export is refused because it may lack later charges, whose budget would be free "
+            f"again{mismatch}",
             place=guarded.store.place,
-            fix="move the ledger itself; if it is lost, show that no charge is missing with the anchor file that you "
-            "saved elsewhere, --anchor FILE; or, as the owner, accept that those charges are forgotten: --accept-loss",
+            fix="move the ledger itself; if it is lost, add --anchor FILE, naming an anchor file of its last line, or, "
+            "as the owner, --accept-loss, which forgets those charges",
         )
 
 
@@ -326,7 +327,7 @@ def _complete_export_or_none(source: Address) -> CompleteExport | None:
             "a ledger, a backup or a complete export: this export lacks the key and the salts that are needed to "
             "verify its lines",
             fix="copy the ledger itself, or export it again with --complete; if the ledger is lost, open a new one "
-            "and acknowledge the loss: sfumato ledger acknowledge",
+            "and acknowledge the loss: `sfumato ledger acknowledge`",
         )
     if not first_byte:
         raise _empty_ledger_error(source)
@@ -345,7 +346,8 @@ def _require_same_export(guarded: GuardedStore, exported: CompleteExport | None)
         if guarded.store.key().hex() == exported.key and transaction.has_line(*exported.last):
             return
     raise LedgerUnavailable(
-        "an export is restored to a file beside it, and this file already holds a different ledger",
+        "an export is restored to a file beside it, whose name ends in .ledger; this file already holds a different "
+        "ledger",
         place=guarded.store.place,
-        fix="move this file to another folder, and copy the export again",
+        fix="move the .ledger file to another folder, then run the command again",
     )

@@ -195,8 +195,8 @@ class Charged:
             rule = "a mechanism object (additive, selection or interactive)"
             raise InvalidParameter("mechanism", mechanism, rule, fix="pass an object, such as sf.Laplace(2)")
         if additive is (sensitivity is None):
-            rule = "present for additive noise, and left out for any other mechanism"
-            fix = "give a sensitivity" if sensitivity is None else "leave out sensitivity"
+            rule = "given for additive noise, and left out for any other mechanism"
+            fix = "give a sensitivity, such as 1" if sensitivity is None else "leave out sensitivity"
             raise InvalidParameter("sensitivity", sensitivity, rule, fix=fix)
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "sensitivity", None if sensitivity is None else Sensitivity.of(sensitivity))
@@ -234,7 +234,8 @@ class SampledCharge:
     def __init__(self, charges: Iterable[Charged], rate: Number) -> None:
         noises = tuple(charges) if isinstance(charges, Iterable) else ()
         if not noises or not all(isinstance(noise, Charged) and noise.sensitivity is not None for noise in noises):
-            raise InvalidParameter("charges", charges, "charges of additive noise, each with its sensitivity")
+            rule = "charges of additive noise, each with its sensitivity"
+            raise InvalidParameter("charges", charges, rule, fix="pass Charged(sf.Laplace(2), 1) for each noise")
         object.__setattr__(self, "charges", noises)
         object.__setattr__(self, "rate", exact(rate, "rate", INSIDE_UNIT))
 

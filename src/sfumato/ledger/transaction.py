@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sfumato.errors import InvalidParameter, LedgerDamaged
+from sfumato.errors import InvalidParameter, LedgerDamaged, ValueWords
 from sfumato.ledger.sealed_rows import MAX_TIME, Row
 from sfumato.ledger.spending import NO_COST, read_cost, read_spending, write_cost
 from sfumato.ledger.stores.store import PendingCharge, Prefix, StoreRows, Where
@@ -37,7 +37,10 @@ class Terms:
             )
         if not isinstance(self.unit, PrivacyUnit):
             raise InvalidParameter("unit", self.unit, "a PrivacyUnit", fix='write sf.PrivacyUnit("patient")')
-        if not isinstance(self.budget, Budget) or any(self.budget.spent.values()) or self.budget.spent_pure is None:
+        if not isinstance(self.budget, Budget):
+            kind = ValueWords(f"an object of type {type(self.budget).__name__}")
+            raise InvalidParameter("budget", kind, "a Budget", fix="write sf.Budget(epsilon=3)")
+        if any(self.budget.spent.values()) or self.budget.spent_pure is None:
             raise InvalidParameter("budget", self.budget, "an unspent Budget", fix="write sf.Budget(epsilon=3)")
 
 

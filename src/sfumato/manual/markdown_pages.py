@@ -18,7 +18,7 @@ _INSTALLED = Path(__file__).parent / "markdown"
 _CHECKOUT = Path(__file__).parents[3]
 _FENCE = re.compile(r"^ *(```+|~~~+)")
 _HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: +#+)?$")
-_LISTED = re.compile(r"^##+ (?P<heading>.+)|^ *- \[(?P<title>[^]]+)\]\((?P<path>[^)#]+\.md)\)", re.M)
+_MENU_LINE = re.compile(r"^##+ (?P<heading>.+)|^ *- \[(?P<title>[^]]+)\]\((?P<path>[^)#]+\.md)\)", re.M)
 _COMMENT = re.compile(r"<!--.*?-->", re.S)
 _DOOR = "I "
 """How the headings of the front page begin that say who the reader is: "I own data"."""
@@ -85,15 +85,15 @@ def read_pages(folder: Path | None = None) -> tuple[Page, ...]:
     """Read every page: first those of the front page's lists, in their order, then the others by path."""
     folder = pages_folder() if folder is None else folder
     pages = {path: Page(path, _without_comments(folder / path)) for path in _markdown_paths(folder)}
-    listed = [path for section in menu(pages[FRONT_PAGE].markdown) for _, path in section.entries if path in pages]
-    return tuple(pages[path] for path in dict.fromkeys([FRONT_PAGE, *listed, *pages]))
+    menu_paths = [path for section in menu(pages[FRONT_PAGE].markdown) for _, path in section.entries if path in pages]
+    return tuple(pages[path] for path in dict.fromkeys([FRONT_PAGE, *menu_paths, *pages]))
 
 
 def menu(front_page: str) -> list[MenuSection]:
     """Return the lists of pages below the headings of the front page: one line is one page."""
     lists: dict[str, list[tuple[str, str]]] = {}
     heading = ""
-    for match in _LISTED.finditer(front_page):
+    for match in _MENU_LINE.finditer(front_page):
         heading = match["heading"] or heading
         if match["path"]:
             lists.setdefault(heading, []).append((match["title"], match["path"]))
@@ -169,7 +169,9 @@ def _unused_anchor(heading: str, taken: set[str]) -> str:
     """Return the heading's slug, with _1, _2 … if an earlier heading has it."""
     base = heading_anchor(heading)
     anchor = next(
-        each for each in itertools.chain([base], (f"{base}_{n}" for n in itertools.count(1))) if each not in taken
+        candidate
+        for candidate in itertools.chain([base], (f"{base}_{n}" for n in itertools.count(1)))
+        if candidate not in taken
     )
     taken.add(anchor)
     return anchor

@@ -138,9 +138,9 @@ class Index:
         """Return the weight of a word in each section that has it, whole or as the beginning of another."""
         stem = self._indexed_prefix(word)
         matches: defaultdict[int, int] = defaultdict(int)
-        for found in self._words_with_prefix(stem):
-            factor = EXACT if found in (word, f"{word}s") else 1
-            for section, weight in self.section_weights[found].items():
+        for indexed_word in self._words_with_prefix(stem):
+            factor = EXACT if indexed_word in (word, f"{word}s") else 1
+            for section, weight in self.section_weights[indexed_word].items():
                 matches[section] = max(matches[section], factor * weight)
         return matches
 
@@ -186,12 +186,12 @@ def build_index(pages: tuple[Page, ...], synonyms: Mapping[str, Synonym] | None 
 
 def _message_synonyms(pages: tuple[Page, ...]) -> dict[str, Synonym]:
     """Return a synonym for each message shown on the page on mistakes; the first section that shows it has it."""
-    found: dict[str, Synonym] = {}
+    synonyms: dict[str, Synonym] = {}
     for page in pages:
         for section in page.sections if page.path == MISTAKES else ():
             for message in refusal_rules(section):
-                found.setdefault(_tokenized_phrase(message), Synonym(pages=(f"{page.path}#{section.anchor}",)))
-    return found
+                synonyms.setdefault(_tokenized_phrase(message), Synonym(pages=(f"{page.path}#{section.anchor}",)))
+    return synonyms
 
 
 def refusal_rules(section: Section) -> list[str]:

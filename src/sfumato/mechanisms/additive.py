@@ -35,7 +35,7 @@ Size = Fraction | tuple[Fraction, ...]
 
 LEAST_STEPS, MAX_STEPS = Fraction(1, 1000), Fraction(10**12)
 """The range of scales, in grid steps, in which every draw is exact and bounded in time."""
-_TAIL = Range("a number from 1e-29 to 0.5", Fraction(1, 10**29), Fraction(1, 2))
+_TAIL = Range("a probability from 1e-29 to 0.5", Fraction(1, 10**29), Fraction(1, 2))
 _FURTHEST_STEP = 1 << 50
 """Inputs and outcomes of which a law is stated: further out, sums on a grid are clamped."""
 _TABLE_PAYS = {"laplace": 1 << 19, "gaussian": 1 << 16}
@@ -58,7 +58,8 @@ def _parse_sizes(value: Number | Iterable[Number], name: str, grid: Fraction | N
                 fix=f"change {name}, or pass a grid that is closer to it in size",
             )
     if not scales:
-        raise InvalidParameter(name, value, "one number, or a list with one number for each value")
+        rule = "one number, or a list with one number for each value"
+        raise InvalidParameter(name, value, rule, fix=f"for example, set {name} to 2")
     return tuple(scales) if is_sequence else scales[0]
 
 
@@ -274,20 +275,22 @@ def _noisy_value_distribution(
     mechanism: Laplace | Gaussian, noise_law: Callable[[Fraction], Callable[[int], Decimal]], value: Any, tail: Number
 ) -> OutcomeDistribution:
     if len(mechanism.sizes) > 1:
-        rule = "one mechanism with one scale"
+        rule = "a single number, because only a mechanism with one scale can be listed"
         raise InvalidParameter(
             "scale",
             ValueWords(f"{len(mechanism.sizes)} scales"),
             rule,
-            fix="ask for the distribution of each scale separately",
+            fix="list the distribution of each scale separately",
         )
     grid, start = mechanism.grid or Fraction(1), _value_in_grid_steps(mechanism, value, "value", rounded=True)
     reach = int(mechanism.error(1 - exact(tail, "tail", _TAIL)) / grid)
     if 2 * reach + 1 > outcome_laws.MAX_OUTCOMES:
-        rule = (
-            f"less noise: its law has {2 * reach + 1:,} outcomes, and at most {outcome_laws.MAX_OUTCOMES:,} are listed"
+        raise InvalidParameter(
+            "distribution",
+            ValueWords(f"that of {mechanism}, which has {2 * reach + 1:,} outcomes"),
+            f"one with at most {outcome_laws.MAX_OUTCOMES:,} outcomes, because each of them is listed",
+            fix="choose a coarser grid or a larger tail",
         )
-        raise InvalidParameter("distribution", mechanism, rule, fix="choose a coarser grid or a larger tail")
     probability = noise_law(mechanism.sizes[0])
 
     def mass(outcome: Any) -> Fraction | None:
@@ -306,13 +309,15 @@ def _total_log_ratio(mechanism: Laplace | Gaussian, outcome: Any, x: Any, y: Any
     rows = [list(row) if isinstance(row, (list, tuple, np.ndarray)) else [row] for row in (outcome, x, y)]
     if len({len(row) for row in rows}) > 1 or len(mechanism.sizes) not in (1, len(rows[0])):
         lengths = ValueWords(", ".join(f"{len(row):,}" for row in rows))
-        raise InvalidParameter("lengths of outcome, x and y", lengths, "equal, with one value for each scale")
+        sizes = len(mechanism.sizes)
+        rule = "equal" if sizes == 1 else f"{sizes:,}, the number of scales of the noise"
+        raise InvalidParameter("lengths of outcome, x and y", lengths, rule)
     total = Fraction(0)
     for index, (result, first, second) in enumerate(zip(*rows, strict=True)):
         size = mechanism.sizes[index % len(mechanism.sizes)]
-        at = _value_in_grid_steps(mechanism, result, "outcome")
-        from_x = abs(at - _value_in_grid_steps(mechanism, first, "x", rounded=True)) ** mechanism.order
-        from_y = abs(at - _value_in_grid_steps(mechanism, second, "y", rounded=True)) ** mechanism.order
+        outcome_steps = _value_in_grid_steps(mechanism, result, "outcome")
+        from_x = abs(outcome_steps - _value_in_grid_steps(mechanism, first, "x", rounded=True)) ** mechanism.order
+        from_y = abs(outcome_steps - _value_in_grid_steps(mechanism, second, "y", rounded=True)) ** mechanism.order
         total += Fraction(from_y - from_x) / (mechanism.order * size**mechanism.order)
     return total
 
@@ -325,7 +330,9 @@ def _value_in_grid_steps(mechanism: Laplace | Gaussian, value: Any, name: str, *
         steps = Fraction((2 * steps + 1) // 2)
     if steps.denominator != 1 or abs(steps) > _FURTHEST_STEP:
         rule = "a whole number" if mechanism.grid is None else f"a multiple of the grid {format_exact(mechanism.grid)}"
-        raise InvalidParameter(name, value, f"{rule} of at most 2^50 steps")
+        raise InvalidParameter(
+            name, value, f"{rule}, of at most 2^50{' times the grid' if mechanism.grid else ''} in size"
+        )
     return int(steps)
 
 

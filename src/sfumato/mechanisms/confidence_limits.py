@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-_ROUNDING, _ROUNDING_EACH = 1e-7, 2e-14
+_ROUNDING, _ROUNDING_PER_TRIAL = 1e-7, 2e-14
 """More than logarithms of factorials may be wrong by, for all trials and for each of them: ln n! is about n·ln n, of
 which floating point knows fifteen digits."""
 
@@ -30,7 +30,7 @@ def binomial_upper_tail(successes: int, trials: int, success_probability: float)
     )
     later_counts = np.arange(successes, successes + 8 * math.isqrt(trials))  # e^{−100} of the first term is left out
     ratios = (trials - later_counts) / (later_counts + 1) * (success_probability / (1 - success_probability))
-    rounding = 1 + _ROUNDING + _ROUNDING_EACH * trials
+    rounding = 1 + _ROUNDING + _ROUNDING_PER_TRIAL * trials
     return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * rounding)
 
 

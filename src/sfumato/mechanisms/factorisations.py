@@ -66,7 +66,9 @@ class Factorisation:
         if not 0 <= exact_integer(self.bits, "bits") <= 12:
             raise InvalidParameter("bits", self.bits, "between 0 and 12")
         if (self.form == "tree") is not (exact_integer(self.branching, "branching") > 1):
-            raise InvalidParameter("branching", self.branching, "at least 2 for the form tree, and 0 for other forms")
+            rule = "a whole number ≥ 2 for the form 'tree'" if self.form == "tree" else f"0 for the form '{self.form}'"
+            fix = f"set branching to {2 if self.form == 'tree' else 0}"
+            raise InvalidParameter("branching", self.branching, rule, fix=fix)
 
     @cached_property
     def weights(self) -> Integers:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.array_types import Integers
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import Sensitivity
-from sfumato.privacy.numbers import POSITIVE, Number, exact
+from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact, format_probability
 
 CHUNK = 1 << 16
 _LIMITS = np.iinfo(np.int64)
@@ -84,7 +84,7 @@ def as_numeric_array(values: Any, grid: Fraction | None, name: str) -> NDArray[A
         numbers = np.array(None)
     kind = describe_array(numbers)
     if numbers.dtype.kind not in "iuf" or numbers.dtype.itemsize > 8:
-        raise InvalidParameter(name, kind, "whole numbers or floats", fix=f"convert {name} to int64 or float64")
+        raise InvalidParameter(name, kind, "integers or floats", fix=f"convert {name} to int64 or float64")
     if numbers.dtype.kind == "f" and grid is None:
         raise InvalidParameter(
             name,
@@ -104,6 +104,21 @@ def describe_array(array: NDArray[Any]) -> ValueWords:
     if array.ndim == 0:
         return ValueWords(f"one {noun}" if noun else "a value that is not a number")
     return ValueWords(f"a {array.ndim}-dimensional array of {f'{noun}s' if noun else 'values that are not numbers'}")
+
+
+_RATES = Fraction(1, 10**10), Fraction(1000)
+"""The range of rates in which draws are exact and bounded in time."""
+
+
+def require_rate(epsilon: Fraction, rate: Fraction, settings: str) -> None:
+    """Refuse an ε at which a candidate's log-weight rises too little or too much with each row."""
+    lowest, highest = _RATES
+    if lowest <= rate <= highest:
+        return
+    least, most = (limit * epsilon / rate for limit in _RATES)
+    low, high = format_probability(least) if least < 1 else format_exact(least), format_exact(most)
+    fix = f"set epsilon to {high} or less" if rate > highest else f"set epsilon to {low} or more"
+    raise InvalidParameter("epsilon", epsilon, f"from {low} to {high} for {settings}", fix=fix)
 
 
 def _require_python_int(value: int | Fraction) -> None:

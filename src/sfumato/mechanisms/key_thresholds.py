@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, cast
@@ -13,11 +13,11 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, codec
-from sfumato.privacy.calibration import meets
+from sfumato.privacy.calibration import least_parameter_by_shortfall, log_delta_excess, meets, noise_size_near
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -90,17 +90,11 @@ class KeyThreshold:
             raise InvalidParameter("max_groups", max_groups, f"at most {max_allowed:,}")
         relation = Neighbours.of(neighbours)
         units_moved = 2 if relation is Neighbours.REPLACE else 1
-        if (
-            groups == 1
-            and sigma is None
-            and 2 * units_moved * math.log(units_moved / promise.delta) / promise.epsilon > 10**6
-        ):
-            raise InvalidParameter(
-                "epsilon",
-                epsilon,
-                "large enough for a group of a million units to be shown",
-                fix="give a higher epsilon",
-            )
+        least_epsilon = 2 * units_moved * math.log(units_moved / promise.delta) / 10**6
+        if groups == 1 and sigma is None and promise.epsilon < least_epsilon:
+            least = Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(least_epsilon)
+            rule = f"at least {least:f}, so that a group of a million units can be shown"
+            raise InvalidParameter("epsilon", epsilon, rule, fix=f"set epsilon to {least:f} or more")
         if not isinstance(weighted, bool):
             raise InvalidParameter("weighted", weighted, "True or False")
         if not Fraction(1, 1000) <= units_moved * groups / promise.epsilon <= 10**12:
@@ -116,8 +110,12 @@ class KeyThreshold:
         object.__setattr__(self, "weighted", weighted)
         object.__setattr__(self, "sigma", None if sigma is None else exact(sigma, "sigma", POSITIVE))
         object.__setattr__(self, "neighbours", relation)
-        if self.sigma is not None and (weighted or not meets(self._noise_curve, Guarantee(epsilon, promise.delta / 2))):
-            rule = "large enough for (epsilon, delta/2)-DP, and given without weighted"
+        if self.sigma is not None and weighted:
+            raise InvalidParameter(
+                "sigma", sigma, "left out when weighted is True", fix='leave out sigma or "weighted"'
+            )
+        if self.sigma is not None and not meets(self._noise_curve, Guarantee(epsilon, promise.delta / 2)):
+            rule = "large enough for (epsilon, delta/2)-DP"
             raise InvalidParameter("sigma", sigma, rule, fix="use KeyThreshold.gaussian(epsilon, delta, max_groups)")
 
     @classmethod
@@ -173,7 +171,9 @@ class KeyThreshold:
         """
         unit_counts = grids.round_to_steps(grids.as_numeric_array(counts, None, "counts"), None)
         if unit_counts.ndim != 1 or (unit_counts < 0).any():
-            raise InvalidParameter("counts", grids.describe_array(unit_counts), "a list of whole numbers ≥ 0")
+            given = grids.describe_array(unit_counts)
+            given = ValueWords(f"{given} of which some are below 0") if unit_counts.ndim == 1 else given
+            raise InvalidParameter("counts", given, "a list of whole numbers ≥ 0")
         is_kept = np.empty(unit_counts.size, bool)
         for start in range(0, unit_counts.size, grids.CHUNK):
             chunk = unit_counts[start : start + grids.CHUNK]
@@ -267,6 +267,27 @@ class LegacyKeyThreshold(KeyThreshold):
 
     def curve(self) -> Curve:
         return Curve.approximate(self.epsilon, self.delta, self.neighbours)
+
+
+def is_gaussian_surely_no_better(laplace_threshold: KeyThreshold) -> bool:
+    """Return whether Gaussian noise at the same price surely shows no smaller groups, without calibrating it: not even
+    with a σ that is too small for the price, a little below that of continuous noise.
+    """
+    epsilon, delta = laplace_threshold.epsilon, laplace_threshold.delta / 2
+    promise, groups = Guarantee(epsilon, delta), laplace_threshold.max_groups
+    change = _count_sensitivity(groups, laplace_threshold.neighbours)
+    continuous_sigma = least_parameter_by_shortfall(
+        lambda sigma: log_delta_excess(Curve.gaussian(sigma, change), promise),
+        f"{promise}",
+        Fraction(1, 256),
+        near=change.l2 * noise_size_near(promise),
+    )
+    sigma = continuous_sigma * Fraction(63, 64)
+    passing = _gaussian_threshold(sigma, delta, groups)
+    least_shown = least_integer_where(
+        lambda units: _gaussian_tail_bound(sigma, passing - units) >= float(DEFAULT_CONFIDENCE), 1
+    )
+    return least_shown >= laplace_threshold.error() and not meets(Gaussian(sigma).curve(change), promise)
 
 
 def _zero_promise_error(guarantee: Guarantee) -> InvalidParameter:

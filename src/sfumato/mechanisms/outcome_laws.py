@@ -78,8 +78,8 @@ class OutcomeDistribution(Mapping[Any, Fraction]):
         return len(self.outcomes)
 
     def __repr__(self) -> str:
-        listed = [f"{outcome}: {format_number(float(self[outcome]))}" for outcome in self.outcomes[:6]]
-        return f"<OutcomeDistribution {', '.join(listed)}{', …' if len(self.outcomes) > 6 else ''}>"
+        outcome_texts = [f"{outcome}: {format_number(float(self[outcome]))}" for outcome in self.outcomes[:6]]
+        return f"<OutcomeDistribution {', '.join(outcome_texts)}{', …' if len(self.outcomes) > 6 else ''}>"
 
     def plot(self, other: OutcomeDistribution, path: str | os.PathLike[str] | None = None) -> Picture:
         """Draw this law beside that of another input, and below them the privacy loss of every outcome,
@@ -191,9 +191,13 @@ def _gaussian_normaliser(sigma: Fraction) -> Decimal:
 
 def require_computable_steps(steps: list[int], rate: Fraction) -> list[int]:
     """Refuse lists of scores whose law would take too long, or has probabilities too far apart."""
-    if len(steps) > _MAX_CANDIDATES or max(steps) * rate > _MAX_SPREAD:
-        rule = f"lists of at most {_MAX_CANDIDATES} scores, with probabilities within a factor of e^{_MAX_SPREAD:,}"
-        raise InvalidParameter("scores", ValueWords(f"a list of {len(steps)}"), rule)
+    if len(steps) > _MAX_CANDIDATES:
+        rule = f"a list of at most {_MAX_CANDIDATES} scores, whose law can be computed"
+        raise InvalidParameter("scores", ValueWords(f"a list of {len(steps)}"), rule, fix="give fewer scores")
+    if max(steps) * rate > _MAX_SPREAD:
+        rule = f"so close that the probabilities of no two candidates differ by more than a factor of e^{_MAX_SPREAD}"
+        got = ValueWords("scores that are further apart")
+        raise InvalidParameter("scores", got, rule, fix="give closer scores, or a smaller epsilon")
     return steps
 
 
@@ -211,12 +215,13 @@ def exponential_mechanism_law(steps: list[int], rate: Fraction) -> list[Decimal]
 
 def top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
     """Return the law of k selections without replacement."""
-    if not 0 < math.perm(len(steps), k) <= MAX_OUTCOMES:
-        raise InvalidParameter(
-            "scores",
-            ValueWords(f"a list of {len(steps)}"),
-            f"a list of at least k = {k} candidates, with fewer possible results",
-        )
+    results = math.perm(len(steps), k)
+    if not results:
+        raise InvalidParameter("scores", ValueWords(f"a list of {len(steps)}"), f"a list of at least k = {k} scores")
+    if results > MAX_OUTCOMES:
+        got = ValueWords(f"a list of {len(steps):,}, with more results")
+        rule = f"a list from which k = {k} candidates can be chosen in order in at most {MAX_OUTCOMES:,} ways"
+        raise InvalidParameter("scores", got, rule, fix="give fewer scores, or a smaller k")
     context, weights = law_context(), _exponential_weights(require_computable_steps(steps, rate), rate)
     law: Law = {}
     for chosen in permutations(range(len(steps)), k):

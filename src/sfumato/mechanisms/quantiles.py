@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import grids, rank_choices
 from sfumato.mechanisms.rank_choices import RankedValues, RankRule
 from sfumato.privacy import Curve, Neighbours, codec, compose
@@ -59,10 +59,9 @@ from sfumato.quick_dataclass import dataclass
 
 _LARGEST = 1 << 61
 _DECIMALS = 10**6
-_SMALLEST_RATE = Fraction(1, 10**10)
 _MAX_ROWS = 1 << 36  # for one value: a row beyond it counts nowhere, so ranks and n still move together
 _MAX_OFFSET = 1 << 40
-_MAX_LISTED = 9
+_MAX_TEXTS = 9
 """The most probabilities that words list one by one."""
 
 
@@ -138,13 +137,10 @@ class Quantiles:
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
         object.__setattr__(self, "grouped", bool(grouped))
         if self.offset > _MAX_OFFSET:
-            raise InvalidParameter("offset", offset, "from -2^40 to 2^40 rows")
-        if not _SMALLEST_RATE <= self.level_epsilon / (2 * self.rows_per_unit) <= 1000:
-            raise InvalidParameter(
-                "epsilon",
-                epsilon,
-                f"between 1e-9 and 1,000 for each row of a unit, which has at most {self.rows_per_unit:,}",
-            )
+            raise InvalidParameter("offset", offset, f"at most {_MAX_OFFSET:,} rows")
+        grids.require_rate(
+            self.epsilon, self.level_epsilon / (2 * self.rows_per_unit), f"rows_per_unit = {self.rows_per_unit:,}"
+        )
 
     def _parse_probabilities(self, probabilities: Any) -> tuple[Fraction, ...]:
         """Parse numbers in (0, 1) to six decimals, which keep every rank distance a whole number of small units."""
@@ -218,9 +214,13 @@ class Quantiles:
         """
         sorted_values = grids.round_to_steps(grids.as_numeric_array(values, None, "values"), None)
         if sorted_values.ndim != 1 or (sorted_values.size and not np.all(sorted_values[:-1] <= sorted_values[1:])):
-            raise InvalidParameter(
-                "values", grids.describe_array(sorted_values), "a list of whole numbers in ascending order"
+            got = (
+                grids.describe_array(sorted_values)
+                if sorted_values.ndim != 1
+                else ValueWords("a list in another order")
             )
+            rule = "a list of whole numbers in ascending order"
+            raise InvalidParameter("values", got, rule, fix="sort the values")
         first_index = np.flatnonzero(
             np.concatenate([[True], sorted_values[1:] != sorted_values[:-1]])[: sorted_values.size]
         )
@@ -233,8 +233,14 @@ class Quantiles:
         raw_values = grids.round_to_steps(grids.as_numeric_array(values, None, "values"), None)
         row_counts = grids.round_to_steps(grids.as_numeric_array(counts, None, "counts"), None)
         if raw_values.shape != row_counts.shape or raw_values.ndim != 1 or (row_counts < 0).any():
+            is_list = raw_values.ndim == row_counts.ndim == 1
             raise InvalidParameter(
-                "counts", grids.describe_array(row_counts), "a list with one whole number ≥ 0 for each value"
+                "counts",
+                ValueWords("a list with a number below 0, or of another length than values")
+                if is_list
+                else grids.describe_array(row_counts),
+                "a list with one whole number ≥ 0 for each value",
+                fix="give counts and values the same length, and no count below 0",
             )
         order = np.argsort(raw_values, kind="stable")
         distinct, first_index = np.unique(raw_values[order], return_index=True)
@@ -346,7 +352,7 @@ class Quantiles:
     @property
     def _probabilities_phrase(self) -> str:
         texts = [format_exact(q) for q in self.probabilities]
-        return ", ".join([*texts[:2], "…", texts[-1]] if len(texts) > _MAX_LISTED else texts)
+        return ", ".join([*texts[:2], "…", texts[-1]] if len(texts) > _MAX_TEXTS else texts)
 
     def __repr__(self) -> str:
         probabilities = ", ".join(format_exact(q) for q in self.probabilities)
@@ -368,7 +374,7 @@ def _parse_bounds(bounds: Any) -> tuple[int, int]:
         raise InvalidParameter(
             "bounds",
             bounds,
-            "two whole numbers low < high, both below 2^62 in absolute value",
+            "two whole numbers (low, high) with low < high, both below 2^62 in absolute value",
             fix="write bounds=(0, 100)",
         )
     return low, high
@@ -407,7 +413,7 @@ class LegacyQuantiles(Quantiles):
         raise InvalidParameter(
             "mechanism",
             self,
-            "a Quantiles mechanism: LegacyQuantiles only describes old charges",
+            "a Quantiles mechanism, because LegacyQuantiles only describes old charges",
             fix="use Quantiles(…)",
         )
 

@@ -109,8 +109,8 @@ class RandomizedResponse:
             raise InvalidParameter(
                 "epsilon",
                 epsilon,
-                "the ε that these odds have: ln(odds), rounded up",
-                fix="leave out epsilon: RandomizedResponse.of_odds(odds) computes it",
+                "ln(odds), rounded up",
+                fix="use RandomizedResponse.of_odds(odds), which computes epsilon",
             )
         choice_count = exact_integer(choices, "choices", at_least=2)
         if choice_count > _CHOICES_MOST:
@@ -156,9 +156,9 @@ class RandomizedResponse:
 
     def distribution(self, value: int) -> OutcomeDistribution:
         """Return the exact law of the report that stands for this answer."""
-        answer = self._require_listed_answer(value, "value")
+        answer = self._require_choice(value, "value")
         if self.choices > outcome_laws.MAX_OUTCOMES:
-            rule = f"at most {outcome_laws.MAX_OUTCOMES:,}, so that its law can be listed"
+            rule = f"at most {outcome_laws.MAX_OUTCOMES:,}, so that every outcome can be listed"
             raise InvalidParameter("choices", self.choices, rule)
         growth = self.odds if self.epsilon else Fraction(1)
         if growth is not None:
@@ -176,12 +176,10 @@ class RandomizedResponse:
 
     def loss(self, outcome: int, x: int, y: int) -> Fraction:
         """Return ln P[M(x) = outcome]/P[M(y) = outcome]: ε, −ε or 0 (with ``odds``, ε is ln(odds) rounded up)."""
-        report, first, second = (
-            self._require_listed_answer(*given) for given in ((outcome, "outcome"), (x, "x"), (y, "y"))
-        )
+        report, first, second = (self._require_choice(*given) for given in ((outcome, "outcome"), (x, "x"), (y, "y")))
         return self.epsilon * ((report == first) - (report == second))
 
-    def _require_listed_answer(self, value: Number, name: str) -> int:
+    def _require_choice(self, value: Number, name: str) -> int:
         number = exact_integer(value, name)
         if number >= self.choices:
             raise InvalidParameter(name, value, f"a whole number from 0 to {self.choices - 1:,}")
@@ -190,7 +188,7 @@ class RandomizedResponse:
     def estimate(self, reports: Any) -> Estimate:
         """Estimate how many held each answer: (c − nq)/(p − q), with the standard error of the randomisation."""
         if not self.epsilon:
-            rule = "above 0: at ε = 0 reports do not depend on the answers, and nothing can be estimated"
+            rule = "above 0, because reports at ε = 0 do not depend on the answers"
             raise InvalidParameter("epsilon", self.epsilon, rule)
         report_counts = np.bincount(_parse_answers(reports, self.choices), minlength=self.choices)
         p = self.truth
@@ -254,9 +252,10 @@ class OptimizedUnaryEncoding:
     def estimate(self, reports: NDArray[np.uint8]) -> Estimate:
         rows = np.asarray(reports)
         if rows.ndim != 2 or rows.shape[1] != self.choices or not np.isin(rows, (0, 1)).all():
-            raise InvalidParameter(
-                "reports", ValueWords(f"an array of shape {rows.shape}"), f"rows of {self.choices} bits"
-            )
+            has_columns = rows.ndim == 2 and rows.shape[1] == self.choices
+            given = "an array with other values" if has_columns else f"an array of shape {rows.shape}"
+            rule = f"an array of 0s and 1s with {self.choices} columns"
+            raise InvalidParameter("reports", ValueWords(given), rule)
         return _debiased_estimate(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
 
     def variance(self, reports: int) -> float:

@@ -105,9 +105,8 @@ def _as_number_or_object_array(scores: Any) -> NDArray[Any]:
         array = np.array(None)
     is_numeric = array.dtype.kind in "iuf" and array.dtype.itemsize <= 8
     if not is_numeric and not (array.dtype.kind == "O" and all(_is_number_not_bool(score) for score in array.flat)):
-        raise InvalidParameter(
-            "scores", grids.describe_array(array), "a list of numbers: int, float, Decimal or Fraction"
-        )
+        allowed = "a list of numbers (int, float, Decimal or Fraction)"
+        raise InvalidParameter("scores", grids.describe_array(array), allowed, fix="write scores such as [3, 5.5, 4]")
     return array
 
 
@@ -443,7 +442,8 @@ class TopK(ScoreSelection):
         """Return the indices of k candidates, best first."""
         gaps, rate = gaps_and_log_weight_per_step(scores, self)
         if gaps.size < self.k:
-            raise InvalidParameter("scores", ValueWords("a shorter list"), f"a list of k = {self.k} or more scores")
+            fix = f"give at least {self.k} scores, or a smaller k"
+            raise InvalidParameter("scores", ValueWords("a shorter list"), f"a list of k = {self.k} or more", fix=fix)
         return [int(index) for index in races.draw_winners(races.GUMBEL, gaps, rate / self.k, self.k)]
 
     def law(self, scores: Any) -> Law:
@@ -490,7 +490,7 @@ def best_selection(
     alpha, budget = exact(order, "order", ABOVE_ONE), exact(divergence, "divergence", POSITIVE)
     n = exact_integer(candidates, "candidates", at_least=2)
     if alpha > 10**6 or n > 10**12:
-        raise InvalidParameter("order", order, "at most 1e6, with at most 1e12 candidates")
+        raise InvalidParameter("order", order, "at most 1e6, and the candidates at most 1e12")
     settings = (sensitivity, monotone, neighbours)
     exponential = Exponential(_largest_affordable_epsilon(lambda e: Curve.bounded_range(e), alpha, budget), *settings)
     permute_and_flip = PermuteAndFlip(_largest_affordable_epsilon(lambda e: Curve.pure(e), alpha, budget), *settings)
@@ -513,8 +513,8 @@ def _largest_affordable_epsilon(curve: Any, order: Fraction, price: Fraction) ->
         raise InvalidParameter(
             "divergence",
             price,
-            "large enough to pay for a selection with ε = 1e-9, the smallest there is",
-            fix="give a higher price",
+            "large enough to pay for a selection with ε = 1e-9, the smallest possible",
+            fix="give a larger divergence",
         )
     while high / low > 1 + Fraction(1, 10**9):
         middle = Fraction(math.sqrt(low * high)).limit_denominator(10**20)
@@ -547,12 +547,7 @@ class FrequentValues:
         object.__setattr__(self, "rows_per_unit", exact_integer(rows_per_unit, "rows_per_unit", at_least=1))
         object.__setattr__(self, "k", exact_integer(k, "k", at_least=1))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
-        if not Fraction(1, 10**10) <= self.rate <= 1000:
-            raise InvalidParameter(
-                "epsilon",
-                epsilon,
-                f"between 1e-9 and 1,000 for each row of a unit, which has at most {self.rows_per_unit:,}",
-            )
+        grids.require_rate(self.epsilon, self.rate, f"rows_per_unit = {self.rows_per_unit:,} and k = {self.k:,}")
 
     @property
     def rate(self) -> Fraction:
@@ -564,8 +559,10 @@ class FrequentValues:
         """Return, for each row of counts, the indices of the k largest, best first."""
         table = np.asarray(counts)
         if table.ndim != 2 or table.dtype.kind not in "iu" or table.shape[1] < self.k:
-            rule = f"a table of whole numbers: a row for each group, and {self.k} or more columns (k)"
-            raise InvalidParameter("counts", ValueWords(f"an array with {table.ndim} dimensions"), rule)
+            rule = f"a table of whole numbers with a row for each group and at least k = {self.k} columns"
+            is_table = table.ndim == 2 and table.dtype.kind in "iu"
+            got = ValueWords(f"a table with {table.shape[1]:,}") if is_table else grids.describe_array(table)
+            raise InvalidParameter("counts", got, rule)
         best = table.max(axis=1, keepdims=True).astype(np.int64)
         gaps = (best.astype(np.uint64) - table.astype(np.int64).astype(np.uint64)).astype(np.uint64)
         return (

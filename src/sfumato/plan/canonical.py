@@ -66,7 +66,10 @@ def digest_beginning(*first_parts: object) -> Callable[..., str]:
 
 
 def _sha256(document: Any) -> str:
-    return hashlib.sha256(json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()).hexdigest()
+    return hashlib.sha256(_ENCODER.encode(document).encode()).hexdigest()
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True)
 
 
 def _canonical_json(node: Any, domain_hashes: dict[int, str]) -> Any:
@@ -101,8 +104,11 @@ def _canonical_fields(node: Any, domain_hashes: dict[int, str]) -> list[Any]:
     form = _compared_fields(kind)
     assert form is not None
     tag, names = form
-    values = [getattr(node, name) for name in names]
-    return [tag, *map(_canonical_json, values, itertools.repeat(domain_hashes))]
+    fields: list[Any] = [tag]
+    for name in names:
+        value = getattr(node, name)
+        fields.append(value if type(value) in _PLAIN else _canonical_json(value, domain_hashes))
+    return fields
 
 
 @cache

@@ -73,7 +73,7 @@ def _unit_id_column(table: Table, policy: Policy) -> str:
 
 def _refuse_bands(table: str, *_: object) -> int:
     """Refuse band joins: the engine cannot count their matches."""
-    raise Unsupported("bands", f"{table} can only be joined with = here", fix="write ON private.column = public.column")
+    raise Unsupported("bands", f"{table} can only be joined with =", fix="write ON private.column = public.column")
 
 
 def _refuse_public_values(table: str, *_: object) -> Sequence[Value | None]:

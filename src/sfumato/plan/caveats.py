@@ -157,7 +157,7 @@ def published_caveat_by_column(query: Query, limits: str) -> dict[str, str]:
     limited = (f"rows beyond the limits do not count in full ({limits})",) if limits else ()
     phrases = _phrases_by_result(query, RowLimits(query.plan.limits, "unit"))
     return _caveat_line_by_column(
-        _result_indices_by_output(query), [(own, (*common, *limited)) for own, common in phrases]
+        _result_indices_by_output(query), [(result_phrases, (*common, *limited)) for result_phrases, common in phrases]
     )
 
 
@@ -291,15 +291,15 @@ def _result_indices_in(
     windows: dict[int, list[int]],
     totals: dict[int, list[int]] | None = None,
 ) -> set[int]:
-    found: set[int] = set()
+    result_indices: set[int] = set()
     for reference in columns(expression):
         if isinstance(reference, Result):
-            found |= {reference.index} if totals is None else set(totals[reference.index])
+            result_indices |= {reference.index} if totals is None else set(totals[reference.index])
         elif isinstance(reference, NoisyColumn):
-            found |= set(inner[reference.index])
+            result_indices |= set(inner[reference.index])
         elif isinstance(reference, WindowResult):
-            found |= set(windows.get(reference.index, ()))
-    return found
+            result_indices |= set(windows.get(reference.index, ()))
+    return result_indices
 
 
 def _unit_limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
@@ -315,7 +315,7 @@ def _unit_limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: 
             yield f"one {unit} counts in at most {count_with_noun(max_groups, 'group')}"
         return
     if row_limits.matches and measure.reads is ReadingKind.DIFFERENT:
-        yield f"one {unit} counts for only as many values as the limits allow: values that few units have may be missed"
+        yield f"one {unit} counts for a limited number of values, so values that few units have may be missed"
         return
     if not can_limits_drop_rows(plan, limits):
         return
@@ -323,13 +323,13 @@ def _unit_limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: 
     if rows == 1:
         yield f"only 1 row per {unit} counts in full"
         return
-    alternatives = [f"beyond {rows:,}"]
+    alternatives = [f"{rows:,} per {unit}"]
     if plan.keys and row_limits.limits_groups(measure):
         if max_groups is not None and max_groups < rows:
-            alternatives.append(f"in more than {count_with_noun(max_groups, 'group')}")
+            alternatives.append(count_with_noun(max_groups, "group"))
         if limits.rows_per_group < rows:
-            alternatives.append(f"beyond {limits.rows_per_group:,} in one group")
-    yield f"rows of one {unit} {_join_with_or(alternatives)} do not count in full"
+            alternatives.append(f"{limits.rows_per_group:,} in one group")
+    yield f"rows beyond the limit of {_join_with_or(alternatives)} do not count in full"
 
 
 def limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> frozenset[str]:
@@ -347,7 +347,7 @@ def limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLim
 
 def caveat_phrases_by_result(query: Query, row_limits: RowLimits) -> list[frozenset[str]]:
     """Return what moves each result of a query, by itself or with all others."""
-    return [frozenset((*own, *common)) for own, common in _phrases_by_result(query, row_limits)]
+    return [frozenset((*result_phrases, *common)) for result_phrases, common in _phrases_by_result(query, row_limits)]
 
 
 def can_value_clipping_change_rows(plan: Aggregate, measure: AggregateRequest) -> bool:
@@ -369,11 +369,11 @@ def _tree_limit_phrases(plan: Aggregate, row_limits: RowLimits) -> Iterator[str]
     for node in relations(plan.source):
         if isinstance(node, Scan):
             if node.possible_rows is not None:
-                yield f"rows of one {unit} beyond the first {node.possible_rows:,} are left out"
+                yield f"rows beyond the first {node.possible_rows:,} of each {unit} are left out"
             if node.table in row_limits.missing_ids:
                 yield f"rows without {row_limits.missing_ids[node.table]} are left out"
         elif isinstance(node, LimitRowsPerUnit):
-            yield f"of one {unit} at most {count_with_noun(node.rows, 'row')} of a table are joined"
+            yield f"at most {count_with_noun(node.rows, 'row')} per {unit} and table can be joined"
         elif isinstance(node, Unnest):
             yield f"items of {node.items.name} beyond the first {node.most:,} do not count"
 
@@ -540,7 +540,7 @@ def _outer_range_phrases(plan: Aggregate, operands: Sequence[Expression], row_li
             pending.extend(derived[reference].operands if reference in derived else ())
             ends = row_limits.possible.get((reference.table, reference.name))
             if ends is not None:
-                yield f"{reference} beyond {describe_range(ends)} is read as missing"
+                yield f"{reference} outside {describe_range(ends)} counts as missing"
 
 
 def _derived_name(plan: Aggregate, field: Field) -> str:
@@ -629,7 +629,7 @@ def beyond_bound_phrase(name: str, domain: Domain, ends: ClampedEnds) -> str:
     assert domain.bounds is not None
     low, high = map(_format_bound, domain.bounds)
     if ends is ClampedEnds.BOTH:
-        return f"{name} beyond {describe_range(domain.bounds)}"
+        return f"{name} outside {describe_range(domain.bounds)}"
     return f"{name} below {low}" if ends is ClampedEnds.LOW else f"{name} above {high}"
 
 

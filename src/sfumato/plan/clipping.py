@@ -172,12 +172,12 @@ def _questions_on_units_over_join_limits(plan: Aggregate) -> Iterator[ClippingQu
         elif isinstance(node, PerUnit):
             for cap in sorted({cap for _, result in node.results if (cap := _row_cap(result)) is not None}):
                 if not node.keys or node.single:
-                    yield _units_over_row_limit_question(node.input, cap, " for a result over them")
+                    yield _units_over_row_limit_question(node.input, cap, " in a subquery")
                 else:
                     by_group = _row_counts_per_unit_and_group(node.input, [key for _, key in node.keys], cap + 1)
                     most = UnitGreatest(_column_of_per_unit(by_group, "rows"))
                     unit = PerUnit(by_group, unused_source_number(by_group), (), (("most", most),))
-                    name = f"more than {count_with_noun(cap, 'row')} in one group, for a result over them"
+                    name = f"more than {count_with_noun(cap, 'row')} in one group of a subquery"
                     yield _units_beyond_question(unit, _any_exceeds([(_column_of_per_unit(unit, "most"), cap)]), name)
 
 
@@ -193,8 +193,8 @@ def _units_over_row_limit_question(relation: Relation, limit: int, where: str = 
 
 
 def _row_counts_per_unit_and_group(relation: Relation, keys: Sequence[Expression], cap: int) -> PerUnit:
-    named_keys = tuple((f"key {index}", key) for index, key in enumerate(keys))
-    return PerUnit(relation, unused_source_number(relation), named_keys, (("rows", UnitRowCount(None, cap)),))
+    key_columns = tuple((f"key {index}", key) for index, key in enumerate(keys))
+    return PerUnit(relation, unused_source_number(relation), key_columns, (("rows", UnitRowCount(None, cap)),))
 
 
 def _column_of_per_unit(node: PerUnit, name: str) -> Column:
@@ -222,8 +222,8 @@ def _questions_on_cells_beyond_bounds(plan: Aggregate, limits: ContributionLimit
     for field, (domain, ends) in clipping_columns(plan).items():
         if field in scans:
             relation = next(node for node in relations(plan.source) if field in node.columns)
-            kept_rows = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)
-            row_limit = kept_rows if relation is plan.source else relation.limits.rows
+            question_row_limit = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)
+            row_limit = question_row_limit if relation is plan.source else relation.limits.rows
             relation = _rows_in_groups(plan) if relation is plan.source else relation
             yield _cells_beyond_question(relation, field, domain, ends, row_limit)
 
@@ -349,7 +349,7 @@ class WorstCase:
     def describe(self, unit: str) -> str:
         """Describe the worst case that holds whatever was cut."""
         if self.is_mean and self.limits_rows:
-            return f"at most {self.whole_mean}, however many rows and values are cut"
+            return f"at most {self.whole_mean}, however many rows and values exceed the limits"
         if self.is_mean:
             ends = [(self.cell.more, "more", self.possible[1]), (self.cell.less, "less", self.possible[0])]
             sides = [
@@ -358,7 +358,7 @@ class WorstCase:
                 if size
             ]
             return f"at most {', or '.join(sides)}" if sides else "at most 0 more"
-        sides = [f"{self.cell} for each {self.value} beyond {self.bounds}"] if self.value else []
+        sides = [f"{self.cell} for each {self.value} outside {self.bounds}"] if self.value else []
         sides += [f"{self.unit} for each {unit} beyond the limit"] if self.limits_rows else []
         return f"at most {', and '.join(sides)}"
 
@@ -367,10 +367,10 @@ class WorstCase:
         if self.is_mean and self.is_part:
             return self.describe(unit)
         ends = " or ".join(dict.fromkeys(self.possible))
-        causes = [f"every {self.value} beyond {self.bounds} were {ends}"] if self.value else []
+        causes = [f"every {self.value} outside {self.bounds} were {ends}"] if self.value else []
         causes += [f"every {unit} beyond the limit had {self.rows:,} such rows"] if self.limits_rows else []
         return (
-            f"at most {self.proven_shift(counts)}, if {' and '.join(causes)} (from the bought counts, with "
+            f"at most {self.proven_shift(counts)}, if {' and '.join(causes)} (by the released counts, with "
             f"{confidence} confidence each)"
         )
 

@@ -54,22 +54,22 @@ def check_cost(plan: Aggregate) -> None:
     """Raise ``Unsupported`` for a query whose rows might cost too much."""
     evaluated = list(evaluated_expressions(plan))
     if sum(map(expression_size, evaluated)) > MAX_PARTS:
-        rule = f"a question can have at most {MAX_PARTS:,} parts once its subqueries are expanded"
+        rule = f"a question can have at most {MAX_PARTS:,} columns, values and functions, with subqueries expanded"
         raise Unsupported("too-large", rule, fix="split the question into several")
     factor = max(map(_max_matches, relations(plan.source)))
     if factor > MAX_MATCHES:
-        rule = f"joins and lists can turn one row into at most {MAX_MATCHES:,} rows; here it could be {factor:,}"
+        rule = f"joins and lists can turn one row into at most {MAX_MATCHES:,} rows; here it could become {factor:,}"
         fix = "join on columns with fewer matching rows, or ask about one list at a time"
         raise Unsupported("join-multiplicity", rule, fix=fix)
     lookup_overhead = sum(map(_lookup_overhead, relations(plan.source)))
-    if (max_evaluation_steps(evaluated) + lookup_overhead) * factor > MAX_STEPS:
-        steps = max_evaluation_steps(evaluated) * factor
-        rule = f"computing one row can take at most {MAX_STEPS:,} steps; this question could take {steps:,}"
+    steps = (max_evaluation_steps(evaluated) + lookup_overhead) * factor
+    if steps > MAX_STEPS:
+        rule = f"evaluating one row can take at most {MAX_STEPS:,} steps; this question could take {steps:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
-    if (max_evaluation_bytes(evaluated) + lookup_overhead) * factor > MAX_BYTES:
-        byte_count = max_evaluation_bytes(evaluated) * factor
+    byte_count = (max_evaluation_bytes(evaluated) + lookup_overhead) * factor
+    if byte_count > MAX_BYTES:
         rule = (
-            f"computing one row can use at most {MAX_BYTES:,} bytes of memory; this question could use {byte_count:,}"
+            f"evaluating one row can use at most {MAX_BYTES:,} bytes of memory; this question could use {byte_count:,}"
         )
         raise Unsupported("too-costly", rule, fix=_FIX)
 

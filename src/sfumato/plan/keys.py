@@ -120,7 +120,7 @@ def possible_group_keys(
     if not count:
         rule, fix = (
             "the conditions exclude every group, so no row can meet them",
-            "widen WHERE, or the declared values in the policy",
+            "use a less strict WHERE, or declare more values in the policy",
         )
         raise Unsupported("no-groups", rule, fix=fix)
     if len(merged_parts) == 1 and len(parts) == 1:  # keys enumerated together are in order
@@ -301,7 +301,7 @@ def _part_group_keys(
     if not can_enumerate(world):
         raise Unsupported(
             "keys-too-costly",
-            f"listing the groups of this question takes more than the allowed {MAX_STEPS:,} steps",
+            f"listing the groups of this question would take more than {MAX_STEPS:,} steps, which is the limit",
             fix="group by a simpler expression, or by columns with fewer declared values",
         )
     key_values = evaluate(world)
@@ -407,7 +407,7 @@ def _declared_combinations(
     }
     choices = list(parts)
     for reference, domain in columns_read.items():
-        if reference in {listed_reference for listed_reference, _, _ in parts}:
+        if reference in {part_reference for part_reference, _, _ in parts}:
             continue
         column = Column(reference, domain)
         narrowed_domain = narrow_domain(domain, value_limits[column]) if column in value_limits else domain
@@ -434,8 +434,8 @@ def _declared_values(expression: Expression) -> tuple[Value | None, ...]:
     if choices is None:
         raise Unsupported(
             "unknown-keys",
-            f"GROUP BY needs declared values, and {', '.join(map(str, columns(expression)))} has none",
-            fix=f"declare its values (or narrow bounds) in the policy, or {_grouping_advice(expression.domain)}",
+            f"GROUP BY needs declared values, and there are none for {', '.join(map(str, columns(expression)))}",
+            fix=f"declare the values (or narrow bounds) in the policy, or {_grouping_advice(expression.domain)}",
         )
     return (*choices, None) if expression.domain.nullable else tuple(choices)
 
@@ -447,8 +447,8 @@ def _grouping_advice(domain: Domain) -> str:
             "list the values you want: WHERE x IN ('a', 'b'), or GROUP BY CASE WHEN x = 'a' THEN 'a' ELSE 'other' END"
         )
     if not domain.type.temporal:
-        return "GROUP BY WIDTH_BUCKET(x, 0, 100, 10), or GROUP BY FLOOR(x) with WHERE x BETWEEN 0 AND 9"
-    return "GROUP BY DATE_TRUNC('day', x), with WHERE x BETWEEN '2024-01-01' AND '2024-12-31'"
+        return "write GROUP BY WIDTH_BUCKET(x, 0, 100, 10), or GROUP BY FLOOR(x) with WHERE x BETWEEN 0 AND 9"
+    return "write GROUP BY DATE_TRUNC('day', x), with WHERE x BETWEEN '2024-01-01' AND '2024-12-31'"
 
 
 def _expression_choices(expression: Expression) -> Choices | None:

@@ -183,18 +183,18 @@ def nested_relations(relation: NoisyRelation) -> Iterator[NoisyRelation]:
             inputs = members
         case WithScalars(below, scalars):
             inputs = (below, *scalars)
-    for each in inputs:
-        yield from nested_relations(each)
+    for input_relation in inputs:
+        yield from nested_relations(input_relation)
 
 
 def selects(relation: NoisyRelation) -> Iterator[OuterSelect]:
     """Iterate over the SELECTs of a relation."""
-    return (each.select for each in nested_relations(relation) if isinstance(each, NoisySelect))
+    return (nested.select for nested in nested_relations(relation) if isinstance(nested, NoisySelect))
 
 
 def drops_duplicates(relation: NoisyRelation) -> bool:
     """Return whether rows are compared with each other, as UNION does."""
-    return any(isinstance(each, NoisyUnion) and each.distinct for each in nested_relations(relation))
+    return any(isinstance(nested, NoisyUnion) and nested.distinct for nested in nested_relations(relation))
 
 
 def unchanged_source_columns(relation: NoisyRelation, source_widths: Sequence[int]) -> list[frozenset[tuple[int, int]]]:
@@ -206,8 +206,10 @@ def unchanged_source_columns(relation: NoisyRelation, source_widths: Sequence[in
             return [frozenset([(index, column)]) for column in range(source_widths[index])]
         case NoisySelect(below, select):
             inner = unchanged_source_columns(below, source_widths)
-            shown = (output.expression for output in select.finish.outputs)
-            references = (each.reference if isinstance(each, Column) else None for each in shown)
+            expressions = (output.expression for output in select.finish.outputs)
+            references = (
+                expression.reference if isinstance(expression, Column) else None for expression in expressions
+            )
             return [
                 inner[reference.index] if isinstance(reference, NoisyColumn) else frozenset()
                 for reference in references

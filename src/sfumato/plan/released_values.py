@@ -26,8 +26,8 @@ def require_no_released_values(query: Query) -> None:
     if query.value_queries:
         raise Unsupported(
             "subquery-value",
-            "a subquery that is released first can only be part of a single question in SQL",
-            fix=f"ask for the value first, and write it here: {query.value_queries[0].text}",
+            "this request cannot compare rows with the result of a subquery; only a question in SQL on its own can",
+            fix=f"run this first, and write its result in place of the subquery: {query.value_queries[0].text}",
         )
 
 
@@ -97,8 +97,8 @@ def extreme_value_combinations(domains: Sequence[Domain]) -> list[tuple[Value | 
     ends = [extreme_values(domain)[:-1] or (None,) for domain in domains]
     lows, highs = tuple(values[0] for values in ends), tuple(values[-1] for values in ends)
     mixed = [
-        (*most[:place], least[place], *most[place + 1 :])
+        (*most[:index], least[index], *most[index + 1 :])
         for most, least in ((lows, highs), (highs, lows))
-        for place in range(len(ends))
+        for index in range(len(ends))
     ]
     return [*dict.fromkeys((lows, highs, *mixed, (None,) * len(ends)))]

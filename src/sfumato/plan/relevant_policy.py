@@ -186,13 +186,13 @@ def newer_field_declarations(value: object, path: str = "") -> Declarations:
     first_hashed = _registry_entry(FIRST_HASHED, value)
     if first_hashed is None:
         return []
-    found: Declarations = []
+    declarations: Declarations = []
     for name, declared in _fields_not_at_default(value):
         if name in first_hashed:
-            found += newer_field_declarations(declared, f"{path}.{name}")
+            declarations += newer_field_declarations(declared, f"{path}.{name}")
         elif _relevance_by_field(value).get(name) is not _NEVER:
-            found.append([f"{path}.{name}", _plain_json(declared)])
-    return found
+            declarations.append([f"{path}.{name}", _plain_json(declared)])
+    return declarations
 
 
 def _add_owner_columns(name: str, policy: Policy, read: ReadColumns) -> None:
@@ -217,7 +217,7 @@ def _included_declarations(
     value: object, is_counted: Callable[[str, Relevance], bool], read: AbstractSet[str] = frozenset()
 ) -> Declarations:
     relevances = _relevance_by_field(value)
-    found: Declarations = []
+    declarations: Declarations = []
     for name, declared in _fields_not_at_default(value):
         relevance = relevances.get(name, _ALWAYS)
         if relevance is _NEVER or not is_counted(name, relevance):
@@ -226,8 +226,8 @@ def _included_declarations(
             declared = _column_entries(declared, read)
             if not declared:
                 continue
-        found.append([name, _plain_json(declared)])
-    return sorted(found)
+        declarations.append([name, _plain_json(declared)])
+    return sorted(declarations)
 
 
 def _column_entries(by_column: Mapping[str, Any], read: AbstractSet[str]) -> dict[str, Any]:
@@ -300,8 +300,14 @@ def _hashed_plan_parts(plan: object) -> Iterator[object]:
     stack: list[Any] = [plan]
     while stack:
         part = stack.pop()
+        kind: Any = type(part)
         if isinstance(part, (tuple, list)):
             stack.extend(part)
-        elif dataclasses.is_dataclass(part) and not isinstance(part, (type, Domain)):
+        elif _is_dataclass(kind) and not isinstance(part, Domain):
             yield part
-            stack.extend(getattr(part, name) for name in _compared_fields(type(part)))
+            stack.extend([getattr(part, name) for name in _compared_fields(kind)])
+
+
+@cache
+def _is_dataclass(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import cast
 
-from sfumato.caching import cached_property
+from sfumato.caching import cached_property, once_per_instance
 from sfumato.plan.aggregates.disjoint import canonical_request, members_of, merge_disjoint_measures
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
 from sfumato.plan.aggregates.narrowed_ranges import narrow_range
@@ -70,6 +70,7 @@ class SharedMeasures:
         )
 
 
+@once_per_instance
 def share_measures(plan: Aggregate) -> SharedMeasures:
     """Split the requested aggregates into parts and deduplicate the measures. The first part holds the totals, and may
     be empty.

@@ -94,7 +94,7 @@ def _joined_row_limit_warnings(query: Query) -> list[str]:
         if isinstance(node, LimitRowsPerUnit) and node.rows < node.input.limits.rows
     }
     return [
-        f"only {rows:,} rows of one unit count in a joined table, fewer than the {declared:,} of its max_rows"
+        f"at most {rows:,} rows of one unit count in a joined table, fewer than the {declared:,} that max_rows allows"
         for rows, declared in cuts.items()
     ]
 
@@ -110,10 +110,8 @@ def _tied_quantile_warnings(measures: Sequence[AggregateRequest]) -> list[str]:
         if len({other.probability for other in inner_quantiles if other.reading_key == quantile.reading_key}) > 1
     ]
     operand_texts = dict.fromkeys(typed_sql(quantile.ranked_expression) for quantile in shared_readings)
-    rule = "the other quantiles of it may be off by as many more ranks"
-    return [
-        f"If many rows have the same value as one of the quantiles of {operand}, {rule}." for operand in operand_texts
-    ]
+    consequence = "its other quantiles may be off by as many ranks more"
+    return [f"If many rows are equal to one of the quantiles of {operand}, {consequence}." for operand in operand_texts]
 
 
 @dataclass(frozen=True)
@@ -256,7 +254,9 @@ class UndeclaredValueWarnings:
         lost_columns = dict.fromkeys(
             column for value in values if value is not None for column in self.columns_without_default(value)
         )
-        return [f"Rows with an undeclared value of {column} count for none of its values." for column in lost_columns]
+        return [
+            f"Rows with an undeclared value of {column} do not count for any of its values." for column in lost_columns
+        ]
 
     def group_default_warnings(self, key: Expression) -> Iterator[str]:
         """Warn about undeclared values that a key replaces by a default."""

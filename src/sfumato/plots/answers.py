@@ -140,8 +140,8 @@ def refuse_empty_chart(columns: Sequence[ChartData]) -> None:
 
 def chart_title(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> str:
     """Return the title of a chart: its columns and keys."""
-    by = " and ".join(each.name for each in keys)
-    return ", ".join(each.name for each in columns) + (f" by {by}" if by else "")
+    by = " and ".join(key.name for key in keys)
+    return ", ".join(column.name for column in columns) + (f" by {by}" if by else "")
 
 
 def draw_panels(
@@ -243,8 +243,8 @@ def _is_monotone(key: GroupColumn) -> bool:
 
 def _has_unique_pairs(keys: Sequence[GroupColumn]) -> bool:
     """Return whether every pair of two keys has at most one row, and each key more than one value."""
-    pairs = list(zip(*(each.labels for each in keys), strict=True))
-    return len(set(pairs)) == len(pairs) and all(len(set(each.labels)) > 1 for each in keys)
+    pairs = list(zip(*(key.labels for key in keys), strict=True))
+    return len(set(pairs)) == len(pairs) and all(len(set(key.labels)) > 1 for key in keys)
 
 
 def _note_omitted_columns(columns: Sequence[ChartData]) -> list[str]:
@@ -303,7 +303,7 @@ def _plotted_line(data: ChartData, along: GroupColumn, name: str, rows: Sequence
 
 def _draw_heat_maps(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> tuple[Drawing, list[str]]:
     """Draw a heat map for each column, stacked, as many as fit on a page."""
-    row_labels, column_labels = (list(dict.fromkeys(each.labels)) for each in keys)
+    row_labels, column_labels = (list(dict.fromkeys(key.labels)) for key in keys)
     if len(column_labels) > len(row_labels):
         keys, row_labels, column_labels = keys[::-1], column_labels, row_labels
     visible = 1 if len(row_labels) > 18 else 2 if len(row_labels) > 9 else 3

@@ -191,14 +191,14 @@ def bar_panels(columns: Sequence[ChartData], wide: float = INNER_WIDTH) -> Drawi
 
 def _label_width(data: ChartData, rows: int, block_width: float, generous: bool) -> float:
     """Return the width of the labels, less than half of the block."""
-    longest = max(text_width(each[:60]) for each in (*data.labels[:rows], data.key_names))
+    longest = max(text_width(text[:60]) for text in (*data.labels[:rows], data.key_names))
     return min(longest, block_width * (0.48 if generous else 0.26)) + 8
 
 
 def _scaled_column(data: ChartData, rows: int, panel_width: float, *, texts: bool) -> _ScaledColumn:
     """Choose the scale of a column, leaving room for its numbers on the right if they fit."""
     numbers_width = (
-        max((text_width(each, SMALL_FONT) for each in data.printed[:rows]), default=0.0) + 10
+        max((text_width(text, SMALL_FONT) for text in data.printed[:rows]), default=0.0) + 10
         if texts and data.printed
         else 0.0
     )
@@ -317,7 +317,7 @@ def parse_bins(labels: Sequence[str]) -> list[tuple[float, float]] | None:
     return bins if adjacent and ascending else None
 
 
-def _place_bins(
+def _lay_out_bins(
     bins: Sequence[tuple[float, float]], labels: Sequence[str], start: float, end: float
 ) -> tuple[LinearScale, list[tuple[float, float]]]:
     """Return the scale of the bins with finite ends, and the left and right coordinates of every bar.
@@ -365,7 +365,7 @@ def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float 
     y = LinearScale(*value_range(data, len(bins)), foot, top)
     ticks = fitting_ticks(y, SMALL_FONT, wide=False)
     start = y_axis_width(ticks)
-    x, spans = _place_bins(bins, data.labels, start + 2, INNER_WIDTH - 12)
+    x, spans = _lay_out_bins(bins, data.labels, start + 2, INNER_WIDTH - 12)
     parts = [heading(0, 12, data.name, INNER_WIDTH)] if data.name else []
     parts += [*y_axis(y, ticks, start, INNER_WIDTH - 10), *x_axis(x, foot, foot, zero=False)]
     parts += [_histogram_bar(data, row, span, y) for row, span in enumerate(spans) if data.values[row] is not None]

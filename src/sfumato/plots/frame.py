@@ -90,7 +90,7 @@ def stacked(drawings: Sequence[Drawing], gap: float = 26.0) -> Drawing:
     for drawing in drawings:
         parts.append(translated(0, y, drawing.parts))
         y += drawing.height + gap
-    return Drawing(tuple(parts), max((each.width for each in drawings), default=0.0), max(0.0, y - gap))
+    return Drawing(tuple(parts), max((drawing.width for drawing in drawings), default=0.0), max(0.0, y - gap))
 
 
 def side_by_side(drawings: Sequence[Drawing], gap: float = 30.0) -> Drawing:
@@ -99,7 +99,7 @@ def side_by_side(drawings: Sequence[Drawing], gap: float = 30.0) -> Drawing:
     for drawing in drawings:
         parts.append(translated(x, 0, drawing.parts))
         x += drawing.width + gap
-    return Drawing(tuple(parts), max(0.0, x - gap), max((each.height for each in drawings), default=0.0))
+    return Drawing(tuple(parts), max(0.0, x - gap), max((drawing.height for drawing in drawings), default=0.0))
 
 
 SMALL_FONT = 10.5

@@ -82,13 +82,15 @@ def heat_map(grid: HeatMapGrid, wide: float = INNER_WIDTH, high: float = 800.0) 
 
 def _largest_value(grid: HeatMapGrid) -> float:
     """Return the largest size of a number that is more than noise: colours are shares of it."""
-    shown = (
+    precise_values = (
         value
         for row, values in enumerate(grid.values)
         for column, value in enumerate(values)
         if not _is_noisy(grid, row, column)
     )
-    return max((abs(value) for value in shown if value is not None and math.isfinite(value)), default=0.0) or 1.0
+    return (
+        max((abs(value) for value in precise_values if value is not None and math.isfinite(value)), default=0.0) or 1.0
+    )
 
 
 def _is_noisy(grid: HeatMapGrid, row: int, column: int) -> bool:

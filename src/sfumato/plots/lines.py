@@ -126,14 +126,14 @@ def lines_y_range(lines: Sequence[PlottedLine], *, log: bool = False, zero: bool
     largest_value = max(map(abs, values), default=1.0)
     ends = [end for line in lines for band in line.ranges if band is not None for end in band if math.isfinite(end)]
     limit = max(1.25 * largest_value, 4 * sorted(map(abs, ends))[len(ends) // 2]) if ends else largest_value
-    shown_values = [*values, *(min(max(end, -limit), limit) for end in ends)]
+    axis_values = [*values, *(min(max(end, -limit), limit) for end in ends)]
     if log:
-        positive = [each for each in shown_values if each > 0] or [1.0]
+        positive = [value for value in axis_values if value > 0] or [1.0]
         low, high = min(positive), max(positive)
         return (low, high) if low < high else (low / 2, 2 * high)
     low, high = (
-        min([*shown_values, *([0.0] if zero else [])], default=0.0),
-        max([*shown_values, *([0.0] if zero else [])], default=1.0),
+        min([*axis_values, *([0.0] if zero else [])], default=0.0),
+        max([*axis_values, *([0.0] if zero else [])], default=1.0),
     )
     low, high = max(low, -MAX_DRAWN), min(high, MAX_DRAWN)
     return (low, high) if low < high else (low - 0.5, high + 0.5)
@@ -159,7 +159,7 @@ def _draw_line(line: PlottedLine, x: LinearScale, y: LinearScale, colour: str, d
             yield path(_path_steps(line, run, x, y), colour, 0.7, attributes)
         for precise_run in precise_runs:
             yield path(_path_steps(line, precise_run, x, y), colour, 2, attributes)
-        single_points = (each[0] for each in (run, *precise_runs) if len(each) == 1)
+        single_points = (short_run[0] for short_run in (run, *precise_runs) if len(short_run) == 1)
         for point in run if has_all_dots else dict.fromkeys(single_points):
             yield _draw_dot(line, point, x, y, colour)
 

@@ -105,7 +105,7 @@ def truncate(text: str, room: float, size: float = SIZE) -> str:
 def join_and_wrap(pieces: list[str], room: float, size: float) -> list[str]:
     """Join pieces with " · " into lines of at most this width; truncate a piece that is wider than a line."""
     lines: list[str] = []
-    for piece in (truncate(each, room, size) for each in pieces if each):
+    for piece in (truncate(text, room, size) for text in pieces if text):
         joined = f"{lines[-1]} · {piece}" if lines else piece
         if lines and text_width(joined, size) <= room:
             lines[-1] = joined
@@ -126,8 +126,8 @@ def format_length(number: float) -> str:
 
 def format_lengths(numbers: Sequence[float]) -> list[str]:
     """Format many lengths at once exactly as ``format_length`` does, in a fraction of the time."""
-    listed = "%.2f\n" * len(numbers) % tuple(numbers)
-    return listed.replace("-0.00\n", "0.00\n").replace("0\n", "\n").replace(".0\n", "\n").split()
+    formatted = "%.2f\n" * len(numbers) % tuple(numbers)
+    return formatted.replace("-0.00\n", "0.00\n").replace("0\n", "\n").replace(".0\n", "\n").split()
 
 
 def escape(text: str) -> str:

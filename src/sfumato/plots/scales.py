@@ -137,11 +137,11 @@ _HOUR, _DAY = 3600, 86400
 _FIRST_MONDAY = 4 * _DAY
 """1970-01-05, so that ticks that are weeks apart stand where DATE_TRUNC begins a week."""
 _STEPS = (
-    *((0, each, "%H:%M:%S") for each in (1, 5, 15, 30)),
-    *((0, each, "%d %b %H:%M") for each in (60, 300, 900, 1800, _HOUR, 2 * _HOUR, 6 * _HOUR)),
-    *((0, each, "%d %b %Y") for each in (_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY)),
-    *((each, 0, "%b %Y") for each in (1, 2, 3, 6)),
-    *((12 * each, 0, "%Y") for each in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
+    *((0, seconds, "%H:%M:%S") for seconds in (1, 5, 15, 30)),
+    *((0, seconds, "%d %b %H:%M") for seconds in (60, 300, 900, 1800, _HOUR, 2 * _HOUR, 6 * _HOUR)),
+    *((0, seconds, "%d %b %Y") for seconds in (_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY)),
+    *((months, 0, "%b %Y") for months in (1, 2, 3, 6)),
+    *((12 * years, 0, "%Y") for years in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
 )
 """Months or seconds between two ticks, and the strftime format of their labels."""
 
@@ -223,8 +223,8 @@ def axis_range(
     largest = max(map(abs, numbers), default=0.0)
     limit = max(1.25 * largest, 4 * (sorted(map(abs, ends))[len(ends) // 2] if ends else 0.0))
     range_ends = [min(max(end, -limit), limit) for end in (min(ends), max(ends))] if ends else []
-    shown_numbers = [*numbers, *range_ends, *([0.0] if zero else [])] or [0.0]
-    low, high = min(shown_numbers), max(shown_numbers)
+    axis_numbers = [*numbers, *range_ends, *([0.0] if zero else [])] or [0.0]
+    low, high = min(axis_numbers), max(axis_numbers)
     if low == high:
         low, high = (min(0.0, low), max(0.0, high)) if low else (0.0, 1.0)
     return low, high

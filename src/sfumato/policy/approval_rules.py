@@ -27,7 +27,7 @@ class ApprovalRules:
 
     >>> rules = ApprovalRules(above="0.5")
     >>> rules.reason_for_approval("questions", {"visits"}, discovers_groups=False, epsilon=Fraction(1))
-    'its ε of 1 is above 0.5'
+    "its ε of 1 is above the policy's limit of 0.5"
     """
 
     approvals: int = 1
@@ -61,13 +61,13 @@ class ApprovalRules:
     @classmethod
     def parse(cls, section: Mapping[str, Any]) -> ApprovalRules:
         """Parse the section of a policy file."""
-        check_keys(section, [each.name for each in fields(cls)], _PLACE)
+        check_keys(section, [field.name for field in fields(cls)], _PLACE)
         return cls(**section)
 
     @property
     def declared(self) -> dict[str, Any]:
         """The keys as a policy file writes them; what is not declared is left out."""
-        keys = {each.name: getattr(self, each.name) for each in fields(self)}
+        keys = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: list(key) if isinstance(key, tuple) else key
             for name, key in keys.items()
@@ -98,27 +98,31 @@ class ApprovalRules:
             return "every release of this policy needs it"
         if kind in self.kinds:
             return f"it is a release of the kind {kind}"
-        named_kinds = [each for each in contained if each in self.kinds]
-        if named_kinds:
-            return f"it is a release of the kind {kind}, which can contain the kind {named_kinds[0]}"
-        named_tables = sorted(set(self.tables) & set(self.tables if tables is None else tables))
-        if named_tables:
-            return f"it {'may read' if tables is None else 'reads'} the table {named_tables[0]}"
+        declared_kinds = [contained_kind for contained_kind in contained if contained_kind in self.kinds]
+        if declared_kinds:
+            return f"it is a release of the kind {kind}, which can contain releases of the kind {declared_kinds[0]}"
+        declared_tables = sorted(set(self.tables) & set(self.tables if tables is None else tables))
+        if declared_tables:
+            return f"it {'may read' if tables is None else 'reads'} the table {declared_tables[0]}"
         if self.discovered_groups and discovers_groups is not False:
             return "its groups are discovered in the data"
         if self.above is None or (epsilon is not None and epsilon <= self.above):
             return None
         if epsilon is None:
-            return f"its price has no limit in ε, so it is above {format_exact(self.above)}"
+            return f"its ε is unbounded, and so above the policy's limit of {format_exact(self.above)}"
         at_delta = "" if delta is None else f" at δ = {format_rounded_up(delta)}"
-        return f"its ε of {format_rounded_up(epsilon)}{at_delta} is above {format_exact(self.above)}"
+        return (
+            f"its ε of {format_rounded_up(epsilon)}{at_delta} is above the policy's limit of {format_exact(self.above)}"
+        )
 
     def check_tables(self, tables: Collection[str]) -> None:
         """Refuse the name of a table that the policy does not have."""
         for name in self.tables:
             if name not in tables:
                 raise InvalidPolicy(
-                    f"there is no table {name[:60]}", place=f"{_PLACE}.tables", fix=f"name one of: {', '.join(tables)}"
+                    f"there is no table {name[:60]!r}",
+                    place=f"{_PLACE}.tables",
+                    fix=f"name one of: {', '.join(tables)}",
                 )
 
 
@@ -133,5 +137,6 @@ def _check_integer(value: object, name: str, max_value: int) -> None:
 
 def _check_names(names: object, key: str) -> tuple[str, ...]:
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) and name for name in names):
-        raise InvalidPolicy(f"{key} must be a list of names", place=f"{_PLACE}.{key}", fix=f'write {key} = ["…"]')
+        example = '["visits"]' if key == "tables" else '["synthesis"]'
+        raise InvalidPolicy(f"{key} must be a list of names", place=f"{_PLACE}.{key}", fix=f"write {key} = {example}")
     return tuple(names)

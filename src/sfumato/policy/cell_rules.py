@@ -73,7 +73,7 @@ MAX_FORMATS = 10
 MAX_FORMAT_LENGTH = 60
 """The most characters of a format."""
 _NUMBERS = "YymdHIMSf"
-_RULE = "a text such as %d.%m.%Y, with the year, month and day of a date"
+_RULE = "written with the year (%Y or %y), the month (%m, %b or %B) and the day (%d), or with a time of day only"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ def parse_format(text: object) -> tuple[FormatPart, ...]:
     ['d', '.', 'm', '.', 'Y']
     """
     if not isinstance(text, str) or not 0 < len(text) <= MAX_FORMAT_LENGTH or not text.isprintable():
-        raise InvalidParameter("format", text, f"{_RULE}, of at most {MAX_FORMAT_LENGTH} visible characters")
+        rule = f'a string of 1 to {MAX_FORMAT_LENGTH} visible characters, such as "%d.%m.%Y"'
+        raise InvalidParameter("format", text, rule)
     parts = _split_directives(text)
     _check_complete(text, [part.directive for part in parts if part.directive])
     _check_unambiguous(text, parts)
@@ -144,10 +145,13 @@ def _unknown_directive(text: str, directive: str) -> InvalidParameter:
     fix = (
         f"write {advice[directive]} for %{directive}"
         if directive in advice
-        else "leave it out, or write %% for a percent sign"
+        else f"remove %{directive}, or write %% for a percent sign"
     )
     return InvalidParameter(
-        "format", text, f"made of the directives {directives}; %{directive} is not one of them", fix=fix
+        "format",
+        text,
+        f"written without %{directive}: the directives are {directives}, and %% for a percent sign",
+        fix=fix,
     )
 
 
@@ -158,7 +162,7 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
         raise InvalidParameter(
             "format",
             text,
-            f"written with each directive once, and %{repeated} is there twice",
+            "written without repeated directives",
             fix=f"remove one %{repeated}",
         )
     names = set(directives)
@@ -166,10 +170,9 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
     for part, alternatives in (("year", "Yy"), ("month", "mbB"), ("day", "d")):
         written = names.intersection(alternatives)
         if len(written) != 1 and not is_clock:
-            rule = f"{_RULE}: one of %Y %y, one of %m %b %B, and %d; or of the clock alone"
-            excess = " and ".join(f"%{name}" for name in directives if name in written)
-            fix = f"write the {part} once, not as {excess}" if written else f"add the {part}: %{alternatives[0]}"
-            raise InvalidParameter("format", text, rule, fix=fix)
+            repeats = " and ".join(f"%{name}" for name in directives if name in written)
+            fix = f"keep only one of {repeats}" if written else f"add the {part}: %{alternatives[0]}"
+            raise InvalidParameter("format", text, _RULE, fix=fix)
     for name, needed in (("I", "p"), ("p", "I"), ("S", "M"), ("f", "S")):
         if name in names and needed not in names:
             raise InvalidParameter(
@@ -178,12 +181,14 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
                 f"completed with %{needed}, because it has %{name}",
                 fix=f"add %{needed}, or remove %{name}",
             )
-    if len(names & {"H", "I"}) != 1 and names & {"H", "I", "M", "z"}:
+    if {"H", "I"} <= names:
+        raise InvalidParameter("format", text, "written with %H or with %I and %p, not with all three", fix="remove %H")
+    if not names & {"H", "I"} and names & {"M", "z"}:
         raise InvalidParameter(
             "format",
             text,
             "completed with the hour, because it has minutes or a time zone",
-            fix="add %H, such as %H:%M",
+            fix="add the hour, for example as %H:%M",
         )
 
 
@@ -194,7 +199,7 @@ def _check_unambiguous(text: str, parts: Sequence[FormatPart]) -> None:
         is_open = part.directive in ("f", "z") or bool(part.literal) or bool(following.literal)
         if ends_in_digits and starts_with_digits and is_open and (part.directive or following.directive):
             rule = "written with a separator between its numbers"
-            raise InvalidParameter("format", text, rule, fix="write the character that separates them")
+            raise InvalidParameter("format", text, rule, fix="put a space, - or another separator between the numbers")
 
 
 def lower(text: str) -> str:
@@ -298,7 +303,7 @@ class CellRules:
             )
         if not _is_currency(self.currency):
             rule = (
-                f"a symbol or word of at most {MAX_CURRENCY_LENGTH} characters, without digits, spaces, commas, + and -"
+                f"a symbol or word of at most {MAX_CURRENCY_LENGTH} characters, without digits, spaces, commas, + or -"
             )
             raise InvalidParameter("currency", self.currency, rule, fix='write currency = "€"')
 
@@ -309,13 +314,15 @@ class CellRules:
         for name, words in lists.items():
             for word in words:
                 if seen.setdefault(word.strip(" "), name) != name:
-                    rule = f"a list without the entries of {quote_parameter(seen[word.strip(' ')])}"
-                    raise InvalidParameter(name, word, rule, fix=f'remove "{word}" from one of them')
+                    other = quote_parameter(seen[word.strip(" ")])
+                    rule = f"a list that has no entry in common with {other}"
+                    fix = f'remove "{word}" from {quote_parameter(name)} or from {other}'
+                    raise InvalidParameter(name, word, rule, fix=fix)
 
     @property
     def keys(self) -> dict[str, Any]:
         """The declared keys with their values, as a policy writes them."""
-        declared = {each.name: getattr(self, each.name) for each in fields(self)}
+        declared = {field.name: getattr(self, field.name) for field in fields(self)}
         keys = {name: value for name, value in declared.items() if value is not None and value not in ((), "", False)}
         keys |= {"nulls": ()} if self.nulls == () else {}
         keys |= {"format": self.format[0]} if len(self.format) == 1 else {}
@@ -329,9 +336,9 @@ class CellRules:
         if self.decimal or self.thousands or self.currency:
             number = f"1{self.thousands}234{self.decimal or '.'}5"
             phrases.append(f"numbers such as {number}{f' {self.currency}' if self.currency else ''}")
-        phrases += ["spaces around it removed"] if self.trim else []
+        phrases += ["surrounding spaces removed"] if self.trim else []
         phrases += [f"in {self.case} case"] if self.case else []
-        phrases += [] if self.possible is None else [f"missing beyond {describe_range(self.possible)}"]
+        phrases += [] if self.possible is None else [f"missing if outside {describe_range(self.possible)}"]
         mapped = [f"{source} read as {target}" for source, target in self.map[:3]]
         return [*phrases, *mapped, *(["…"] if len(self.map) > 3 else [])]
 
@@ -340,7 +347,7 @@ class CellRules:
         for name, kinds in _KEY_TYPES.items():
             if getattr(self, name) and domain.type not in kinds:
                 types = " or ".join(kind.value for kind in kinds)
-                rule = f"left out here: only columns of type {types} take it, and this one is {domain.type.value}"
+                rule = f"left out for a column of type {domain.type.value}: it is for columns of type {types}"
                 raise InvalidParameter(
                     name, getattr(self, name), rule, fix=f'remove {name}, or write type = "{kinds[0].value}"'
                 )
@@ -348,13 +355,14 @@ class CellRules:
                 raise InvalidParameter(
                     name,
                     getattr(self, name),
-                    "left out here: only text columns with listed values take it",
-                    fix="add values = [...]",
+                    "left out for a text column without listed values",
+                    fix=f'remove {name}, or list the values of the column, such as values = ["north", "south"]',
                 )
         for text in self.format if domain.type is Type.DATE else ():
             if not has_date(text):
-                rule = "written with a day, because the column holds dates"
-                raise InvalidParameter("format", text, rule, fix='write type = "timestamp": its day is 1900-01-01')
+                rule = "a format with year, month and day, because the column holds dates"
+                fix = 'write type = "timestamp": times without a date then get the day 1900-01-01'
+                raise InvalidParameter("format", text, rule, fix=fix)
         self._check_map_and_values_are_folded(domain)
         self._check_possible(domain)
 
@@ -362,11 +370,11 @@ class CellRules:
         if self.possible is None:
             return
         if domain.bounds is None:
-            rule = "declared together with bounds, which it must contain"
+            rule = "left out for a column without bounds"
             raise InvalidParameter("possible", self.possible, rule, fix="add bounds = [low, high], or remove possible")
         (low, high), (least, largest) = domain.bounds, self.possible
         if not (least <= low and high <= largest):  # type: ignore[operator]
-            rule = f"a range that holds the bounds {describe_range(domain.bounds)}"
+            rule = f"a range that contains the bounds {describe_range(domain.bounds)}"
             raise InvalidParameter("possible", self.possible, rule, fix="widen possible, or narrow bounds")
 
     def null_values(self, sql_type: Type) -> tuple[Value, ...]:
@@ -384,23 +392,29 @@ class CellRules:
         return CASES[self.case](trimmed) if self.case else trimmed
 
     def _check_map_and_values_are_folded(self, domain: Domain) -> None:
+        forms = [
+            *([f"in {self.case} case"] if self.case else []),
+            *(["without spaces at the ends"] if self.trim else []),
+        ]
+        folded_rule = f"written {' '.join(forms)}, because the cells of this column are compared in that form"
         targets = {target for _, target in self.map}
         for source, target in self.map:
             if self.fold(source) != source:
-                rule = "written in the form that trim and case give, because cells are compared in that form"
-                raise InvalidParameter("map", source, rule, fix=f'write "{self.fold(source)}"')
+                fix = f'write "{self.fold(source)}" for "{source}"'
+                raise InvalidParameter("map", source, f"a mapping from texts {folded_rule}", fix=fix)
             if target not in (domain.values or ()):
                 raise InvalidParameter(
-                    "map", target, "a mapping whose right sides are listed values", fix=f'add "{target}" to values'
+                    "map", target, "a mapping to listed values of the column", fix=f'add "{target}" to values'
                 )
             if source in (domain.values or ()):
                 raise InvalidParameter(
-                    "map", source, "a mapping whose left sides are not listed values", fix="remove this key from map"
+                    "map", source, "a mapping from texts that are not listed values", fix=f'remove "{source}" from map'
                 )
         for value in (domain.values or ()) if self.trim or self.case else ():
             if self.fold(str(value)) != value and value not in (*targets, domain.other):
-                rule = "written in the form that trim and case give, because cells are compared in that form"
-                raise InvalidParameter("values", value, rule, fix=f'write "{self.fold(str(value))}", or add it to map')
+                folded = self.fold(str(value))
+                fix = f'write "{folded}", or add "{folded}" = "{value}" to map'
+                raise InvalidParameter("values", value, folded_rule, fix=fix)
 
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}([.][0-9]{1,40})?")
@@ -420,7 +434,7 @@ def _value_or_none(sql_type: Type, word: str) -> Value | None:
         return None
 
 
-RULE_KEYS = tuple(each.name for each in fields(CellRules))
+RULE_KEYS = tuple(field.name for field in fields(CellRules))
 """The policy keys of a column that are cell rules."""
 
 
@@ -431,7 +445,7 @@ def parse_rules(declared: Mapping[str, Any], domain: Domain) -> CellRules:
         given["format"] = (given["format"],)
     for name, value in given.items():
         if value in ((), [], "", {}) and name != "nulls":
-            raise InvalidParameter(name, value, "not empty", fix=f"give a value, or remove {name}")
+            raise InvalidParameter(name, value, "non-empty", fix=f"remove {name}, or give it a value")
     if given.get("possible") is not None and domain.type in _KEY_TYPES["possible"]:
         given["possible"] = parse_range(domain.type, given["possible"], "possible")
     rules = CellRules(**given)
@@ -447,9 +461,9 @@ def effective_rules(
         return {}
     resolved, exempt_names = {}, {name.lower() for name in exempt}
     for name in columns:
-        own = rules.get(name, CellRules())
-        inherits = own.nulls is None and name.lower() not in exempt_names
-        effective = replace(own, nulls=(nulls if inherits else own.nulls) or None)
+        column_rules = rules.get(name, CellRules())
+        inherits = column_rules.nulls is None and name.lower() not in exempt_names
+        effective = replace(column_rules, nulls=(nulls if inherits else column_rules.nulls) or None)
         if effective != CellRules():
             resolved[name] = effective
     return resolved
@@ -459,16 +473,17 @@ def parse_words(declared: object, name: str) -> tuple[str, ...]:
     """Parse a list of cells, which are compared without the spaces around them; numbers and dates become texts."""
     if not isinstance(declared, (list, tuple)) or len(declared) > MAX_WORDS:
         example = '["NA", ""]' if name == "nulls" else '["Y"]' if name == "true" else '["N"]'
-        raise InvalidParameter(name, declared, f"a list of at most {MAX_WORDS} texts, such as {example}")
+        raise InvalidParameter(name, declared, f"a list of at most {MAX_WORDS} strings, such as {example}")
     words = tuple(map(_cell_text, declared))
     for word in words:
         if not isinstance(word, str) or len(word) > MAX_WORD_LENGTH or not _is_storable(word):
-            raise InvalidParameter(name, word, f"a list of texts of at most {MAX_WORD_LENGTH} characters")
+            rule = f"a list of strings of at most {MAX_WORD_LENGTH} characters"
+            raise InvalidParameter(name, word, rule, fix='write each entry as a short text in quotes, such as "NA"')
         if word != word.strip(" "):
             raise InvalidParameter(
                 name,
                 word,
-                "written without spaces at its ends, which are removed before cells are compared",
+                "written without spaces at the ends, because cells are compared without them",
                 fix=f'write "{word.strip(" ")}"',
             )
     if len(set(words)) != len(words):
@@ -483,7 +498,8 @@ def _cell_text(value: Any) -> Any:
 
 def _parse_formats(declared: object) -> tuple[str, ...]:
     if not isinstance(declared, (list, tuple)) or len(declared) > MAX_FORMATS:
-        raise InvalidParameter("format", declared, f"a format such as %d.%m.%Y, or a list of at most {MAX_FORMATS}")
+        rule = f"a format such as %d.%m.%Y, or a list of at most {MAX_FORMATS} formats"
+        raise InvalidParameter("format", declared, rule, fix='for example, write format = "%d.%m.%Y"')
     for text in declared:
         parse_format(text)
     if len(set(declared)) != len(declared):
@@ -493,7 +509,7 @@ def _parse_formats(declared: object) -> tuple[str, ...]:
 
 def _parse_map(declared: object) -> tuple[tuple[str, str], ...]:
     pairs = declared.items() if isinstance(declared, Mapping) else declared
-    rule = f'a table of at most {MAX_MAPPED:,} texts, such as {{ "F" = "female" }}'
+    rule = f'a mapping of at most {MAX_MAPPED:,} texts, such as {{ "F" = "female" }}'
     try:
         parsed = tuple((source, target) for source, target in pairs)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
@@ -521,5 +537,5 @@ def _is_storable(text: str) -> bool:
 
 
 def _quote_all(texts: tuple[str, ...]) -> str:
-    shown = ", ".join(f'"{text}"' for text in texts[:5])
-    return shown + (", …" if len(texts) > 5 else "")
+    quoted_texts = ", ".join(f'"{text}"' for text in texts[:5])
+    return quoted_texts + (", …" if len(texts) > 5 else "")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -21,7 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
-from sfumato.policy.domains import MAX_VALUES, Domain, Type, Value, parse_value
+from sfumato.policy.domains import MAX_VALUES, Domain, Type, Value, equal_reals_note, parse_entries, parse_value
 from sfumato.privacy.numbers import exact, format_exact
 from sfumato.quick_dataclass import dataclass
 
@@ -32,6 +33,7 @@ _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _BINS_RULE = 'edges such as [0, 18, 30, 65], a number of equal bins such as 20, or for dates "month"'
 CELLS_RULE = "a column needs listed values or bins, or must be boolean"
 """The end of every refusal of a column without cells."""
+_SPIKES_FIX = "remove spikes: text, booleans and listed values have no bins"
 MAX_SPIKES = 100
 """The most spikes of one column."""
 MAX_IMPOSSIBLE = 1_000
@@ -99,7 +101,7 @@ def describe_cells(coding: Coding | None) -> list[str]:
             f"{spike_list}"
         )
     counts = [(max(level.parts) + 1, level.name or "part") for level in coding.levels]
-    return [*phrases, *(f"joined to {count:,} {name}{'s' if count > 1 else ''}" for count, name in counts)]
+    return [*phrases, *(f"grouped into {count:,} {name}{'s' if count > 1 else ''}" for count, name in counts)]
 
 
 def _format_value(value: object) -> str:
@@ -114,17 +116,19 @@ def is_coded(domain: Domain, coding: Coding | None) -> bool:
 def parse_coding(domain: Domain, bins: Any, levels: Any, spikes: Any = None) -> Coding:
     """Parse the bins, levels and spikes of a column as a policy declares them; None for those left out."""
     if spikes is not None and (domain.type in (Type.TEXT, Type.BOOLEAN) or domain.values is not None):
-        raise InvalidParameter("spikes", spikes, "left out if values are listed: each value is counted by itself")
+        raise InvalidParameter("spikes", spikes, "left out unless the column can have bins", fix=_SPIKES_FIX)
     if spikes is not None and bins is None and levels is None:
-        rule = "declared together with bins, which contain all other values"
+        rule = "declared together with bins, which count all other values"
         raise InvalidParameter("spikes", spikes, rule, fix="add bins, such as bins = 20")
     if domain.type is Type.BOOLEAN or domain.values is not None:
         if bins is not None:
-            raise InvalidParameter("bins", bins, "left out if values are listed: each value is counted by itself")
+            rule = "left out for booleans and for listed values, each of which is counted by itself"
+            raise InvalidParameter("bins", bins, rule, fix="remove bins")
         return Coding(levels=_parse_levels(domain, levels))
     if domain.type is Type.TEXT:
         name, declared = ("bins", bins) if bins is not None else ("levels", levels)
-        raise InvalidParameter(name, declared, "left out for a text without listed values", fix="list its values")
+        rule, fix = "left out for text without listed values", 'list the values, such as values = ["north", "south"]'
+        raise InvalidParameter(name, declared, rule, fix=fix)
     coding = _parse_bins(domain, bins, levels)
     return coding if spikes is None else _with_spikes(domain, coding, spikes)
 
@@ -132,9 +136,9 @@ def parse_coding(domain: Domain, bins: Any, levels: Any, spikes: Any = None) -> 
 def leaves(levels: object) -> list[object]:
     """Return the leaf values of nested lists or mappings, in order."""
     if isinstance(levels, Mapping):
-        return [value for each in levels.values() for value in leaves(each)]
+        return [value for level in levels.values() for value in leaves(level)]
     if isinstance(levels, (list, tuple)):
-        return [value for each in levels for value in leaves(each)]
+        return [value for level in levels for value in leaves(level)]
     return [levels]
 
 
@@ -153,12 +157,14 @@ def _parse_bins(domain: Domain, bins: Any, levels: Any) -> Coding:
     regular = domain.bounds is not None and _regular_width(starts, end) is not None
     max_bins = MAX_VALUES if regular else MAX_BINS
     if len(starts) > max_bins:
-        raise InvalidParameter("bins", bins, f"a list of at most {max_bins:,} bins", fix="use wider bins")
+        raise InvalidParameter("bins", bins, f"a division into at most {max_bins:,} bins", fix="use wider bins")
     parsed_levels, finer_starts = [], starts
     for declared_level in coarser:
         level_starts, level_end = _bin_starts_and_end(domain, declared_level, "levels")
         if not set(level_starts) <= set(finer_starts) or level_starts[0] != starts[0] or level_end != end:
-            rule = "listed from fine to coarse, each with the same outer edges and only edges of the level before"
+            rule = (
+                "listed from fine to coarse: each with the first and last edge of the one before it, and no new edges"
+            )
             raise InvalidParameter("levels", declared_level, rule, fix=_nested_levels_fix(declared_level))
         parts = tuple(bisect_right(level_starts, start) - 1 for start in starts)
         parsed_levels.append(Level(parts, declared_level if isinstance(declared_level, str) else ""))
@@ -171,10 +177,10 @@ def _with_spikes(domain: Domain, coding: Coding, declared: Any) -> Coding:
     declared_values = declared if isinstance(declared, (list, tuple)) else ()
     if not 1 <= len(declared_values) <= MAX_SPIKES:
         raise InvalidParameter("spikes", declared, f"a list of 1 to {MAX_SPIKES} values, such as [0]")
-    values = sorted({parse_value(domain.type, value, "spikes") for value in declared_values}, key=_comparison_value)
+    values = sorted(set(parse_entries(domain.type, declared_values, "spikes")), key=_comparison_value)
     low, high = domain.bounds or (coding.starts[0], coding.end)
     if len({_comparison_value(value) for value in values}) != len(declared_values):
-        raise InvalidParameter("spikes", declared, "a list without repeated values")
+        raise InvalidParameter("spikes", declared, f"a list without repeated values{equal_reals_note(domain.type)}")
     if _comparison_value(values[0]) < _comparison_value(low) or _comparison_value(values[-1]) > _comparison_value(high):
         raise InvalidParameter(
             "spikes", declared, "values within the bounds", fix="widen the bounds, or remove the value outside them"
@@ -204,13 +210,14 @@ def _check_no_empty_bin(domain: Domain, coding: Coding, values: Sequence[Any]) -
         spikes_in_bin = sum(start <= value and (stop is None or value < stop) for value in values)
         last_value: Any = coding.end if stop is None else stop - step
         if spikes_in_bin > (last_value - start) // step:
-            rule = "values that leave at least one other value in every bin"
-            raise InvalidParameter("spikes", values, rule, fix=f"use a wider bin than the one that starts at {start}")
+            rule = f"only some of the values in each bin, but these are all values of the bin that starts at {start}"
+            raise InvalidParameter("spikes", values, rule, fix="remove a spike from this bin, or make the bin wider")
 
 
 def _nested_levels_fix(level: object) -> str:
     if level == "week" or not isinstance(level, str):
-        return "a week can lie in two months: leave it out" if level == "week" else "use edges of the finer level"
+        is_week = level == "week"
+        return 'leave out "week": a week can lie in two months' if is_week else "use only edges of the finer level"
     return 'write them from fine to coarse, such as ["day", "month", "year"]; weeks do not nest in months'
 
 
@@ -222,13 +229,13 @@ def _bin_starts_and_end(domain: Domain, bins: Any, name: str) -> tuple[tuple[Val
         return _equal_bins(domain, bins, name)
     if not isinstance(bins, (list, tuple)) or len(bins) < 2:
         raise InvalidParameter(name, bins, _BINS_RULE)
-    edges = [parse_value(domain.type, edge, name) for edge in bins]
+    edges = parse_entries(domain.type, bins, name)
     low, high = domain.bounds or (edges[0], edges[-1])
     if not _is_rising(edges):
-        raise InvalidParameter(name, bins, "a list of edges in rising order")
+        raise InvalidParameter(name, bins, "a list of edges in rising order", fix="sort the edges, and write each once")
     if _comparison_value(edges[0]) < _comparison_value(low) or _comparison_value(edges[-1]) > _comparison_value(high):
         raise InvalidParameter(
-            name, bins, "a list of edges within the bounds", fix="widen the bounds, or remove the edge"
+            name, bins, "a list of edges within the bounds", fix="widen the bounds, or remove the edges outside them"
         )
     return tuple(edges[:-1]), edges[-1]
 
@@ -244,16 +251,15 @@ def _comparison_value(value: Any) -> Any:
 
 def _require_bounds(domain: Domain, declared_bins: object, name: str) -> tuple[Any, Any]:
     if domain.bounds is None or domain.bounds[0] == domain.bounds[1]:
-        rule = "a list of edges, or a number of bins between declared bounds low < high"
-        raise InvalidParameter(name, declared_bins, rule, fix="declare bounds = [low, high]")
+        rule = "a list of edges, unless the column has bounds with low < high"
+        raise InvalidParameter(name, declared_bins, rule, fix="write the edges, or add bounds = [low, high]")
     return domain.bounds
 
 
 def _calendar_bins(domain: Domain, period: str, name: str) -> tuple[tuple[Value, ...], Value]:
     if not domain.type.temporal or period not in CALENDAR_PERIODS:
-        raise InvalidParameter(
-            name, period, f"one of {', '.join(CALENDAR_PERIODS)} for a date or a time; else {_BINS_RULE}"
-        )
+        periods = f"one of {', '.join(CALENDAR_PERIODS)}"
+        raise InvalidParameter(name, period, periods if domain.type.temporal else _BINS_RULE)
     low, high = _require_bounds(domain, period, name)
     is_timestamp = domain.type is Type.TIMESTAMP
     days = list(_period_starts(period, low.date() if is_timestamp else low, high.date() if is_timestamp else high))
@@ -290,7 +296,7 @@ def _equal_bins(domain: Domain, count: int, name: str) -> tuple[tuple[Value, ...
         starts = [low + (dt.timedelta(days=offset) if domain.type is Type.DATE else offset) for offset in offsets]
     if starts[-1] > high or not _is_rising(starts):
         raise InvalidParameter(
-            name, count, "at most as many bins as there are values between the bounds", fix="use fewer bins"
+            name, count, "at most the number of values within the bounds", fix="use fewer bins, or list edges"
         )
     return tuple(starts), high
 
@@ -334,13 +340,26 @@ def _parse_levels(domain: Domain, levels: Any) -> tuple[Level, ...]:
     if depth < 2:
         rule = "nested lists with every value at the same depth"
         raise InvalidParameter("levels", levels, rule, fix='write [["A00", "A01"], ["B00"]]')
-    leaf_values = [parse_value(domain.type, value, "levels") for value in leaves(levels)]
+    leaf_values = parse_entries(domain.type, leaves(levels), "levels")
     expected_values = [value for value in domain.values if value != domain.other or value in leaf_values]
     if len(set(leaf_values)) != len(leaf_values) or set(leaf_values) != set(expected_values):
         rule = "nested lists that contain every listed value exactly once, and nothing else"
-        raise InvalidParameter("levels", levels, rule, fix="compare levels with values")
+        raise InvalidParameter("levels", levels, rule, fix=_level_values_fix(leaf_values, expected_values))
     other_values = [value for value in domain.values if value not in set(expected_values)]
     return tuple(_build_level(domain, levels, level_depth, other_values) for level_depth in range(depth - 1, 0, -1))
+
+
+def _level_values_fix(leaf_values: Sequence[Value], expected_values: Sequence[Value]) -> str:
+    """Name a value that the levels lack, or that they have in excess."""
+    in_levels, expected = set(leaf_values), set(expected_values)
+    missing = next((value for value in expected_values if value not in in_levels), None)
+    if missing is not None:
+        return f"add {_format_value(missing)} to levels"
+    unknown = next((value for value in leaf_values if value not in expected), None)
+    if unknown is not None:
+        return f"remove {_format_value(unknown)} from levels"
+    repeated = next(value for value, count in Counter(leaf_values).items() if count > 1)
+    return f"remove the second {_format_value(repeated)} from levels"
 
 
 def _nesting_depth(levels: Any) -> int:
@@ -385,11 +404,11 @@ def parse_conditions(declared: object, place: str) -> tuple[str, ...]:
         raise InvalidPolicy(
             f"impossible must be a list of at most {MAX_IMPOSSIBLE:,} conditions",
             place=place,
-            fix='write ["age < 15 AND married"]',
+            fix='for example, write impossible = ["age < 15 AND married"]',
         )
     for index, condition in enumerate(declared):
         if not isinstance(condition, str) or not condition.strip():
             raise InvalidPolicy(
-                "a condition must be SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
+                "a condition must be SQL in quotes", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
             )
     return tuple(declared)

@@ -28,7 +28,9 @@ def with_policy_path(place: str, make: Callable[[], T]) -> T:
 def parse_columns(columns: object, place: str) -> dict[str, Domain | ListColumn]:
     if not isinstance(columns, Mapping):
         raise InvalidPolicy(
-            "columns must be declared by name", place=place, fix='write age = { type = "integer", bounds = [0, 110] }'
+            "columns must be a section with one key per column",
+            place=place,
+            fix='for example, write age = { type = "integer", bounds = [0, 110] }',
         )
     for column in columns:
         check_name(column, "a column", f"{place}.{column}")
@@ -46,7 +48,7 @@ def _parse_domain(value: object, place: str) -> Domain | ListColumn:
     most_items = domain_keys.pop("most_items", None)
     if most_items is not None and any(name in value for name in _CODING_KEYS):
         raise InvalidPolicy(
-            "bins, levels and spikes cannot be set for a list column, which most_items makes it",
+            "a column with most_items holds lists, and cannot have bins, levels or spikes",
             place=f"{place}.most_items",
             fix="remove bins, levels and spikes",
         )
@@ -118,11 +120,11 @@ def parse_column_rules(
             )
         if name in lists:
             keys = _rule_keys(rules)
-            rule = f"a list column cannot have the setting{'s' * (len(keys) > 1)} {', '.join(map(repr, keys))}"
-            raise InvalidPolicy(rule, place=path, fix=f"remove {', '.join(keys)}")
+            names = ", ".join(keys)
+            raise InvalidPolicy(f"{names} cannot be set for a list column", place=path, fix=f"remove {names}")
         if name not in columns:
             raise InvalidPolicy(
-                "cell rules can only be set for a declared column", place=path, fix="declare the column"
+                "cell rules can only be set for a declared column", place=path, fix=f"declare {name} in columns"
             )
         column_rules = with_policy_path(path, lambda d=columns[name], r=rules: parse_rules(_rule_keys(r), d))  # type: ignore[misc]
         parsed |= {name: column_rules} if column_rules != CellRules() else {}

@@ -20,6 +20,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import POSITIVE, Range, exact, format_exact
 from sfumato.quick_dataclass import dataclass
+from sfumato.suggested_fixes import quote_parameter
 
 Value = int | Fraction | str | bool | dt.date | dt.datetime
 """A public value, exact."""
@@ -97,7 +98,9 @@ class Domain:
         kind = Type.of(self.type)
         object.__setattr__(self, "type", kind)
         if not isinstance(self.nullable, bool):
-            raise InvalidParameter("nullable", self.nullable, "true or false")
+            raise InvalidParameter(
+                "nullable", self.nullable, "true or false", fix="write nullable = true, or remove it"
+            )
         object.__setattr__(self, "bounds", _parse_bounds(kind, self.bounds))
         object.__setattr__(self, "values", _parse_values(kind, self.values))
         object.__setattr__(self, "max_length", _parse_length(kind, self.max_length, self.values))
@@ -202,6 +205,16 @@ def parse_value(sql_type: Type, value: object, name: str) -> Value:
     return parse(value, name)
 
 
+def parse_entries(sql_type: Type, entries: Iterable[object], name: str) -> list[Any]:
+    """Parse the values of a list; a refusal says that its rule is for each value."""
+    try:
+        return [parse_value(sql_type, entry, name) for entry in entries]
+    except InvalidParameter as refusal:
+        value, rule = refusal.value, f"a list in which each value is {refusal.allowed}"
+        fix = refusal.fix.replace(f"set {quote_parameter(name)} to", "write")
+    raise InvalidParameter(name, value, rule, fix=fix)
+
+
 def common_type(values: object) -> Type | None:
     """Return the common type of listed values as they are written, or None if they have none."""
     kinds = {_python_value_type(value) for value in values} if isinstance(values, (tuple, list)) else set()
@@ -237,19 +250,19 @@ def _parse_integer(value: object, name: str) -> int:
 
 def _parse_real(value: object, name: str) -> Fraction:
     number = exact(value, name)  # type: ignore[arg-type]
-    if number and not SMALLEST_REAL <= abs(number) <= LARGEST_REAL:
-        raise InvalidParameter(name, value, "a number that is 0 or between 2^-500 and 2^500 in absolute value")
+    if number and abs(number) < SMALLEST_REAL:
+        raise InvalidParameter(name, value, "a number that is 0 or at least 2^-500 in absolute value")
+    if abs(number) > LARGEST_REAL:
+        raise InvalidParameter(name, value, "a number of at most 2^500 in absolute value", fix="write a smaller number")
     return number
 
 
 def _parse_text(value: object, name: str) -> str:
-    if (
-        not isinstance(value, str)
-        or len(value) > MAX_TEXT_LENGTH
-        or "\0" in value
-        or (not value.isascii() and _has_lone_surrogate(value))
-    ):
-        raise InvalidParameter(name, value, "text of at most 10,000 characters")
+    if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
+        raise InvalidParameter(name, value, f"text of at most {MAX_TEXT_LENGTH:,} characters")
+    if "\0" in value or (not value.isascii() and _has_lone_surrogate(value)):
+        rule = "text without NUL characters and unpaired surrogates, which no engine can store"
+        raise InvalidParameter(name, value, rule, fix="remove these characters")
     return value
 
 
@@ -268,27 +281,30 @@ def _parse_boolean(value: object, name: str) -> bool:
     return value
 
 
+_DATE_RULE, _DATE_FIX = "a date such as 2024-01-31", 'write dates as "2024-01-31"'
+
+
 def _parse_date(value: object, name: str) -> dt.date:
     if isinstance(value, dt.datetime):
-        raise InvalidParameter(name, value, "a date such as 2024-01-31")
+        raise InvalidParameter(name, value, _DATE_RULE, fix=_DATE_FIX)
     if isinstance(value, dt.date):
         return value
     try:
         return dt.date.fromisoformat(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InvalidParameter(name, value, "a date such as 2024-01-31") from None
+        raise InvalidParameter(name, value, _DATE_RULE, fix=_DATE_FIX) from None
 
 
 def _parse_timestamp(value: object, name: str) -> dt.datetime:
-    rule = "a time such as 2024-01-31 23:59:00, without a time zone"
+    rule, fix = "a time such as 2024-01-31 23:59:00, without a time zone", 'write times as "2024-01-31 23:59:00"'
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return dt.datetime(value.year, value.month, value.day)
     try:
         timestamp = value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InvalidParameter(name, value, rule) from None
+        raise InvalidParameter(name, value, rule, fix=fix) from None
     if timestamp.tzinfo is not None:
-        raise InvalidParameter(name, value, rule)
+        raise InvalidParameter(name, value, rule, fix=fix)
     return timestamp
 
 
@@ -317,8 +333,8 @@ def parse_range(sql_type: Type, ends: object, name: str) -> tuple[Value, Value]:
     if not isinstance(ends, (tuple, list)) or len(ends) != 2:
         example = '["2024-01-01", "2024-12-31"]' if sql_type.temporal else "[0, 100]"
         raise InvalidParameter(name, ends, "two values, [low, high]", fix=f"for example, write {example}")
-    low, high = (parse_value(sql_type, end, name) for end in ends)
-    if low > high:  # type: ignore[operator]
+    low, high = parse_entries(sql_type, ends, name)
+    if low > high:
         low, high = _format_value(high), _format_value(low)
         raise InvalidParameter(name, ends, "[low, high] with low ≤ high", fix=f"did you mean [{low}, {high}]?")
     return low, high
@@ -334,18 +350,23 @@ def _parse_values(sql_type: Type, values: object) -> tuple[Value, ...] | None:
         return None
     if not isinstance(values, (tuple, list)) or not 1 <= len(values) <= MAX_VALUES:
         raise InvalidParameter("values", values, f"a list of 1 to {MAX_VALUES:,} values")
-    parsed = tuple(parse_value(sql_type, value, "values") for value in values)
-    distinguished = {float(value) for value in parsed} if sql_type is Type.REAL else set(parsed)  # type: ignore[arg-type]
+    parsed = tuple(parse_entries(sql_type, values, "values"))
+    distinguished = {float(value) for value in parsed} if sql_type is Type.REAL else set(parsed)
     if len(distinguished) != len(parsed):
-        raise InvalidParameter("values", values, "a list without repeated values")
+        raise InvalidParameter("values", values, f"a list without repeated values{equal_reals_note(sql_type)}")
     return parsed
+
+
+def equal_reals_note(sql_type: Type) -> str:
+    """Return what a refusal of repeated values adds for reals, which may repeat though their digits differ."""
+    return ", compared as 64-bit floating-point numbers" if sql_type is Type.REAL else ""
 
 
 def _parse_length(sql_type: Type, length: object, values: object) -> int | None:
     if length is None:
         return None
     if sql_type is not Type.TEXT or values is not None:
-        raise InvalidParameter("max_length", length, "left out unless the type is text, without values")
+        raise InvalidParameter("max_length", length, "left out unless the type is text and no values are listed")
     if type(length) is not int or not 1 <= length <= MAX_TEXT_LENGTH:
         raise InvalidParameter("max_length", length, f"a whole number between 1 and {MAX_TEXT_LENGTH:,}")
     return None if length == MAX_LETTERS else length  # the default, which is stored as None
@@ -371,15 +392,24 @@ _RESERVED_PREFIX = "sf_"
 def check_name(name: object, kind: str, place: str) -> None:
     if isinstance(name, str) and name.lower().startswith(_RESERVED_PREFIX):
         raise InvalidPolicy(
-            "names that begin with sf_ are reserved for generated columns", place=place, fix="rename it"
+            "names that begin with sf_ are reserved for generated columns",
+            place=place,
+            fix=f"choose another name, such as {name[len(_RESERVED_PREFIX) :] or 'visits'}",
         )
     if not is_name(name):
-        raise InvalidPolicy(
-            f"the name of {kind} must have 1 to {MAX_NAME_LENGTH} visible characters (Unicode NFC), without leading "
-            "or trailing spaces",
-            place=place,
-            fix="rename it in a view or in the file",
-        )
+        rule = f"the name of {kind} must have 1 to {MAX_NAME_LENGTH} visible characters{_name_fault(name)}"
+        raise InvalidPolicy(rule, place=place, fix="rename it in a view or in the file")
+
+
+def _name_fault(name: object) -> str:
+    """Return which further rule a name of permitted length breaks."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        return ""
+    if name != name.strip():
+        return ", without leading or trailing spaces"
+    if unicodedata.combining(name[0]):
+        return ", of which the first is not a combining mark"
+    return ", in the composed form of Unicode (NFC): a letter with an accent is one character, not two"
 
 
 def is_name(name: object) -> bool:
@@ -397,7 +427,9 @@ def check_distinct_names(names: Iterable[str], place: str) -> None:
     for name in names:
         if (earlier := names_by_lower_case.setdefault(name.lower(), name)) != name:
             raise InvalidPolicy(
-                f"{earlier} and {name} are the same name in SQL", place=f"{place}.{name}", fix="rename one of them"
+                f"{earlier} and {name} are the same name in SQL, which ignores case",
+                place=f"{place}.{name}",
+                fix="rename one of them",
             )
 
 
@@ -406,7 +438,7 @@ def check_keys(
     allowed: Iterable[str],
     place: str,
     rule: str = "this key is unknown",
-    fallback_fix: str = "remove it: the keys here are",
+    fallback_fix: str = "remove it, or use one of",
 ) -> None:
     """Refuse an unknown key; suggest the closest known one, or list all of them."""
     from difflib import get_close_matches
@@ -415,5 +447,9 @@ def check_keys(
     for key in mapping:
         if key not in names:
             close_matches = get_close_matches(str(key), names, 1)
-            fix = f"did you mean {close_matches[0]}?" if close_matches else f"{fallback_fix} {', '.join(names)}"
+            listed = ", ".join(names)
+            fallback = (
+                f"{fallback_fix} {listed}" if len(names) != 1 else f"{fallback_fix.removesuffix(' one of')} {listed}"
+            )
+            fix = f"did you mean {close_matches[0]}?" if close_matches else fallback
             raise InvalidPolicy(rule, place=f"{place}.{key}" if place else str(key), fix=fix)

@@ -181,10 +181,9 @@ class Table:
 
     def _check_coded(self, name: object, place: str) -> None:
         if not isinstance(name, str) or name not in self.columns:
-            coded_names = ", ".join(column for column in self.columns if self.is_coded(column)) or "none yet"
-            raise InvalidPolicy(
-                f"{self.name} declares no column {str(name)[:60]}", place=place, fix=f"name one of: {coded_names}"
-            )
+            coded_names = ", ".join(column for column in self.columns if self.is_coded(column))
+            fix = f"name a column such as {coded_names}" if coded_names else "declare columns with values or bins first"
+            raise InvalidPolicy(f"{self.name!r} declares no column {str(name)[:60]!r}", place=place, fix=fix)
         if not self.is_coded(name):
             raise InvalidPolicy(
                 f'"{name}" has no values or bins to count by: {CELLS_RULE}',
@@ -213,7 +212,7 @@ class Table:
         if isinstance(source, DatabaseTable | OnServer):
             if self.relation not in (None, source.relation):
                 raise InvalidPolicy(
-                    "the table is named twice, in source and in relation",
+                    "source and relation name different tables",
                     place=f"{place}.relation",
                     fix="remove relation: source already names the table",
                 )
@@ -224,7 +223,7 @@ class Table:
         for name in ("id", "max_rows", "max_groups", "max_rows_per_group", "possible_rows", "period"):
             if getattr(self, name) is not None:
                 raise InvalidPolicy(
-                    "ids, limits and periods cannot be set for a public table, which protects nobody",
+                    "ids, limits and periods cannot be set for a public table, whose rows belong to no unit",
                     place=f"{place}.{name}",
                     fix=f"remove {name}, or remove public = true",
                 )
@@ -232,7 +231,7 @@ class Table:
             if getattr(self, name):
                 removed_keys = "bins, levels and spikes" if name == "codings" else name
                 raise InvalidPolicy(
-                    "bins, conditions and implications cannot be set for a public table: they describe private rows",
+                    f"{removed_keys} cannot be set for a public table: they describe private rows",
                     place=f"{place}.{'columns' if name == 'codings' else name}",
                     fix=f"remove {removed_keys}",
                 )
@@ -254,9 +253,9 @@ class Table:
             )
         if not self.has_columns:
             raise InvalidPolicy(
-                "a private table must declare the columns that can be asked about",
+                "a private table must declare the columns that queries may use",
                 place=f"{place}.columns",
-                fix="declare each column with its type",
+                fix='declare each column with its type, such as age = { type = "integer", bounds = [0, 110] }',
             )
         for name in ("max_rows", "max_groups", "max_rows_per_group", "possible_rows"):
             limit = getattr(self, name)
@@ -266,7 +265,7 @@ class Table:
             for name in ("max_rows", "max_groups", "max_rows_per_group", "possible_rows"):
                 if getattr(self, name) not in (None, 1):
                     raise InvalidPolicy(
-                        "limits cannot be set if every row is a unit: a unit then has only one row",
+                        f'{name} cannot be set with id = "row": each unit then has only one row',
                         place=f"{place}.{name}",
                         fix=f"remove {name}",
                     )
@@ -275,7 +274,7 @@ class Table:
             raise InvalidPolicy(
                 "a unit can have several rows here, so the table needs a limit on how many count",
                 place=f"{place}.max_rows",
-                fix="add max_rows = <the most rows of one unit that count>",
+                fix="set for example max_rows = 10, so that at most 10 rows of a unit count",
             )
         self._check_possible_rows(f"{place}.possible_rows")
 
@@ -337,9 +336,9 @@ class Policy:
     def __post_init__(self) -> None:
         for name, kind in (("unit", PrivacyUnit), ("budget", Budget), ("tables", Mapping), ("analysts", Mapping)):
             if not isinstance(getattr(self, name), kind):
-                raise InvalidPolicy(
-                    f"{name} must be a {kind.__name__}", place=name, fix=f"pass {name} as a {kind.__name__}"
-                )
+                example = {"unit": 'sf.PrivacyUnit("patient")', "budget": "sf.Budget(epsilon=3)"}.get(name, "{name: …}")
+                rule = f"{name} must be a {'mapping' if kind is Mapping else kind.__name__}"
+                raise InvalidPolicy(rule, place=name, fix=f"for example, pass {name}={example}")
         object.__setattr__(self, "tables", dict(self.tables))
         object.__setattr__(self, "analysts", _parse_shares(self.analysts))
         if self.size is not None:
@@ -348,9 +347,9 @@ class Policy:
             )
         if self.neighbours is Neighbours.REPLACE and self.size is None:
             raise InvalidPolicy(
-                "replace neighbours need the public number of units",
+                'neighbours = "replace" needs the public number of units',
                 place="unit.size",
-                fix="add size = <the number of units>",
+                fix="add the number of units to [unit], such as size = 40000",
             )
         if not any(not table.public for table in self.tables.values()):
             raise InvalidPolicy(
@@ -376,7 +375,7 @@ class Policy:
                 raise InvalidPolicy(
                     "all private tables of a policy must protect the same unit",
                     place=f"tables.{name}.id",
-                    fix='give every private table id = "row", or none',
+                    fix='write id = "row" for every private table, or for none of them',
                 )
         check_same_engine([(name, table.source) for name, table in self.tables.items() if not table.public])
         _check_paths(self.tables)
@@ -555,7 +554,7 @@ def _check_accounts(policy: Policy) -> None:
     if not isinstance(account_period, str) or account_period not in periods:
         period_list = f"{', '.join(periods[:-1])} or {periods[-1]}"
         raise InvalidPolicy(
-            f"per must be {period_list}: every period has an account of its own", place=place, fix='write per = "month"'
+            f"per must be {period_list}, the period of each account", place=place, fix='for example, per = "month"'
         )
     if unit_period is None:
         every = account_period if account_period in PERIODS else "month"
@@ -568,7 +567,7 @@ def _check_accounts(policy: Policy) -> None:
     if account_period not in allowed:
         finer = periods.index(account_period) < periods.index(unit_period)
         reason = (
-            f"a {unit_period} lies in several {account_period}s"
+            f"a {unit_period} has several {account_period}s"
             if finer
             else f"a {unit_period} can lie in two {account_period}s"
         )
@@ -596,7 +595,7 @@ def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: st
     missing_words = f"{table.name} declares no {column or 'such column'}"
     problem = missing_words if domain is None else f"{column} is {domain.type.value}"
     raise InvalidPolicy(
-        f"{rule}: {problem}",
+        f"{rule}, but {problem}",
         place=place,
         fix=f'declare "{column or "day"}" = {{ type = "date" }} in [tables.{table.name}.columns], or name another '
         f'column with period = {{ column = "<date>" }} in [tables.{table.name}]',
@@ -629,7 +628,7 @@ def _check_rules(policy: Policy) -> None:
             role = roles.get(column.lower(), "")
             for key in table.rules[column].keys if role else ():
                 raise InvalidPolicy(
-                    f"{column} {role}, so its cells cannot be read by other rules: that could merge or split units",
+                    f"{column!r} {role}, so {key} cannot be set for it: converted cells could merge or split units",
                     place=f"tables.{name}.columns.{column}.{key}",
                     fix=f"remove {key}, and convert the column in a view or in the file",
                 )

@@ -185,7 +185,9 @@ def public_table(table: DescribedTable, period: str | None, rules: Mapping[str, 
         PublicColumn(name, domain, tuple(describe_cells(table.codings.get(name))), rules=rules.get(name))
         for name, domain in table.columns.items()
     ]
-    list_columns = [PublicColumn(name, each.items, (), each.max_items) for name, each in table.lists.items()]
+    list_columns = [
+        PublicColumn(name, list_column.items, (), list_column.max_items) for name, list_column in table.lists.items()
+    ]
     id_column = table.id if isinstance(table.id, str) and not table.every_row else ""
     has_path = hasattr(table.id, "via")
     return PublicTable(
@@ -211,7 +213,7 @@ def without_spending(budget: Budget) -> Budget:
 
 
 def _require_tuple_of(values: object, kind: type, name: str) -> None:
-    is_valid = isinstance(values, tuple) and all(isinstance(each, kind) for each in values)
+    is_valid = isinstance(values, tuple) and all(isinstance(entry, kind) for entry in values)
     _require_valid(is_valid, name, values, f"a list of {name}")
 
 

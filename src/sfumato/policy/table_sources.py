@@ -136,7 +136,7 @@ def parse_source(
         return _spark_table(source, relation, path, format_name, version, place)
     if scheme.lower() in _OBJECT_STORES:
         raise InvalidPolicy(
-            "files in an object store are read by a Spark server, which has the credentials for it",
+            "files in an object store can only be read by a Spark server, which has the credentials for them",
             place=f"{place}.source",
             fix='write source = "sc://host:15002", this address as path, and format = "parquet"',
         )
@@ -177,7 +177,7 @@ def check_same_engine(private: Sequence[tuple[str, Source]]) -> None:
             raise InvalidPolicy(
                 "all private tables of a policy must be in one engine, at one address",
                 place=f"tables.{name}.source",
-                fix=f"store this table where {private[0][0]} is, or declare it in another policy",
+                fix=f"store this table where the table {private[0][0]} is, or declare it in another policy",
             )
 
 
@@ -207,7 +207,7 @@ def _database_table(
     for name, value in (("path", path), ("format", form)):
         if value is not None:
             raise InvalidPolicy(
-                f"{name} cannot be set for a {engine} table: its key relation already says which table it is",
+                f"{name} cannot be set for a {engine} table, which is not read from a file",
                 place=f"{place}.{name}",
                 fix=f"remove {name}",
             )
@@ -237,7 +237,7 @@ def _spark_table(
             fix=f"write format as one of {', '.join(_SPARK_FORMATS)}",
         )
     if path is not None and (not isinstance(path, str) or not path.strip()):
-        raise InvalidPolicy("path must be a text", place=f"{place}.path", fix='write path = "/data/visits"')
+        raise InvalidPolicy("path must be a string", place=f"{place}.path", fix='write path = "/data/visits"')
     if path is not None and _has_credentials(path):
         raise InvalidPolicy(
             "a policy must not contain credentials",
@@ -256,8 +256,8 @@ def _has_credentials(path: str) -> bool:
     scheme, is_url, rest = path.partition("://")
     authority, is_azure = rest.partition("/")[0], scheme.lower().startswith(("abfs", "wasb"))
     has_port = scheme.lower() not in _OBJECT_STORES
-    before_host, at, _ = authority.rpartition("@")
-    has_key = (bool(at) and not is_azure) or ":" in (before_host if has_port else authority)
+    before_host, at_sign, _ = authority.rpartition("@")
+    has_key = (bool(at_sign) and not is_azure) or ":" in (before_host if has_port else authority)
     return bool(is_url) and (has_key or _PATH_SECRET.search(rest) is not None)
 
 
@@ -265,7 +265,7 @@ def _check_version(version: object, place: str) -> str | None:
     if version is None or (isinstance(version, str) and 0 < len(version) <= 100 and version.isprintable()):
         return version
     raise InvalidPolicy(
-        "version must be a text of 1 to 100 visible characters",
+        "version must be a string of 1 to 100 visible characters",
         place=f"{place}.version",
         fix='write version = "2024-06"',
     )
@@ -291,7 +291,7 @@ def _check_address(address: str, place: str, example: str) -> None:
         parameters = {SPARK: _SPARK_PARAMETERS, **dict.fromkeys(_MARIADB_SCHEMES, _MARIADB_PARAMETERS)}
         allowed = parameters.get(address.partition("://")[0], _LIBPQ_PARAMETERS).split()
         raise InvalidPolicy(
-            "an address in a policy can only have parameters that cannot contain a secret",
+            "this address has a parameter that could contain a secret, and a policy must not contain any",
             place=place,
             fix=f"remove all parameters except {', '.join(allowed)}",
         )

@@ -52,7 +52,8 @@ _TABLE_KEYS = (
 )
 _POLICY_KEYS = ("per", "allow_large_delta")
 """Keys of the budget that say how an account is opened: they are the policy's, not the account's."""
-_PERIOD_FIX = 'write period = { column = "day", every = "day" } ("week" or "month")'
+_UNREADABLE_FIX = "check that this is the right file, and that you have permission to read it"
+_PERIOD_FIX = 'write period = { column = "day", every = "day" }, or every = "week" or "month"'
 
 
 def read(path: str | Path) -> Policy:
@@ -66,7 +67,7 @@ def read(path: str | Path) -> Policy:
         lambda: InvalidPolicy(
             "some declarations in this file do not fit together",
             place=str(file),
-            fix="compare them with the examples in sfumato docs write-a-policy",
+            fix="compare them with the examples in `sfumato docs write-a-policy`",
         )
     ):
         return _parse_policy(_parse_toml(_read_text(file), str(file)), file)
@@ -96,7 +97,7 @@ def _parse_policy(document: dict[str, Any], file: Path) -> Policy:
 def _read_text(file: Path) -> str:
     if not file.is_file():
         raise InvalidPolicy(
-            "there is no such policy file", place=str(file), fix="name a TOML file, or draft one with sfumato init"
+            "there is no such policy file", place=str(file), fix="name a TOML file, or draft one with `sfumato init`"
         )
     try:
         with file.open("rb") as stream:
@@ -104,13 +105,13 @@ def _read_text(file: Path) -> str:
     except OSError:
         content = None
     if content is None:
-        raise InvalidPolicy("the policy file cannot be read", place=str(file), fix="check its permissions")
+        raise InvalidPolicy("the policy file cannot be read", place=str(file), fix=_UNREADABLE_FIX)
     if len(content) > MAX_BYTES:
         raise InvalidPolicy(
             "a policy file can have at most 4 MiB", place=str(file), fix="list fewer values: a text column needs none"
         )
     if not content.strip():
-        raise InvalidPolicy("the policy file is empty", place=str(file), fix="draft one with sfumato init")
+        raise InvalidPolicy("the policy file is empty", place=str(file), fix="draft one with `sfumato init`")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -131,7 +132,11 @@ def _parse_toml(text: str, place: str) -> dict[str, Any]:
         return tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
         rule = f"this is not valid TOML: {error}"
-        fix = "correct that line; write names with spaces or accents in double quotes"
+        fix = "correct that line" if " (at line " in str(error) else "correct the file"
+        if re.search(r"key|statement|declaration", str(error)):
+            fix += "; write names with spaces or accents in double quotes"
+        if str(error).startswith("Cannot "):
+            fix = "declare each key and each section only once"
         comma = _DECIMAL_COMMA.search(text)
         if comma is not None and str(text.count("\n", 0, comma.start()) + 1) in re.findall(r"line (\d+)", str(error)):
             fix = f"write the number with a decimal point: {comma[1]}.{comma[2]}"
@@ -199,7 +204,7 @@ def _parse_budget(unit: Mapping[str, Any]) -> Budget:
         raise InvalidPolicy(
             "a budget needs an epsilon",
             place="unit.budget.epsilon",
-            fix="add epsilon = <the privacy loss that you accept for all answers together>",
+            fix="add epsilon = 3.0, for example: the privacy loss that you accept for all answers together",
         )
     relation = unit.get("neighbours", "add-remove")
     if relation not in ("add-remove", "replace"):
@@ -213,7 +218,9 @@ def _parse_budget(unit: Mapping[str, Any]) -> Budget:
 
 
 def _parse_share(name: str, analysts: Mapping[str, Any]) -> Any:
-    section = _require_section(analysts, name, "analysts", "write share = 0.5")
+    section = _require_section(
+        analysts, name, "analysts", f"write [analysts.{toml_key(name)}] with share = 0.5 below it"
+    )
     check_keys(section, ("share",), f"analysts.{name}")
     return section["share"]
 
@@ -227,7 +234,8 @@ def _parse_table(name: str, tables: Mapping[str, Any], folder: Path) -> Table:
         raise InvalidPolicy(
             "a table needs a source",
             place=f"{place}.source",
-            fix='write source = "visits.parquet", a CSV, Parquet or DuckDB file relative to this one',
+            fix=f'write for example source = "{name[:60]}.parquet": a CSV, Parquet or DuckDB file, relative to the '
+            "policy file's folder",
         )
     return Table(name, source if "://" in source else folder / source, **section)
 
@@ -264,21 +272,21 @@ def to_toml(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] =
 
 
 _UNIT_NOTES = {
-    "name": "The unit we protect, in a word that is printed with every answer.",
-    "neighbours": 'add-remove: nobody can tell whether a unit is in the data; or "replace", with a public size.',
-    "budget": "What all answers together may reveal about one unit, for life: more epsilon means less noise.",
-    "size": "The publicly known number of units: used to forecast errors.",
+    "name": "The unit to protect, as a word that is printed with every answer.",
+    "neighbours": '"add-remove" hides whether a unit is in the data; "replace" is for a public number of units (size).',
+    "budget": "What all answers together may reveal about one unit, for life. More epsilon means less noise.",
+    "size": "The publicly known number of units, used to forecast errors.",
 }
 _TABLE_NOTES = {
     "source": "Where the rows are, relative to this file.",
     "id": 'The unit of a row: a column, "row" if every row is a unit, or { via = "<table>", on = "<column>" }.',
-    "max_rows": "The most rows of one unit that count in a question: fewer mean less noise, but leave rows out.",
-    "public": "Not about the units we protect: everything in it may be shown.",
+    "max_rows": "The most rows of one unit that count in a query. A lower limit means less noise, but omits more rows.",
+    "public": "This table is not about the protected units: everything in it may be shown.",
 }
 _COLUMN_NOTE = (
-    "The columns that can be asked about: a type, and bounds = [low, high] for numbers and dates, or values = [...].\n"
+    "The columns that queries may use: a type, and bounds = [low, high] for numbers and dates, or values = [...].\n"
     '# To publish a column of numbers or dates, add bins = 11, or bins = [0, 18, 65], or for dates bins = "month".\n'
-    "# Without bounds a number cannot be summed; without values, GROUP BY a text column needs a delta."
+    "# A number without bounds cannot be summed. GROUP BY a text column without values needs a delta."
 )
 
 
@@ -327,7 +335,8 @@ def _table_sections(table: Table, folder: Path, notes: Mapping[tuple[str, str], 
             for name, domain in table.columns.items()
         }
         columns |= {
-            name: {**_column_keys(each.items), "most_items": each.max_items} for name, each in table.lists.items()
+            name: {**_column_keys(list_column.items), "most_items": list_column.max_items}
+            for name, list_column in table.lists.items()
         }
         column_notes = {column: note for (name, column), note in notes.items() if name == table.name}
         section += f"# {_COLUMN_NOTE}\n" + _write_section(
@@ -461,7 +470,7 @@ _LINE_FORMAT = re.compile(
     r"""(?P<key>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#:'"&*!|>%@`\[\]{},-][^:#]*?)\s*:(?:\s+(?P<value>.*))?"""
 )
 _FORMAT_RULE = (
-    'SmartNoise metadata nest names and values by indentation, such as "age:", and on the next line "  type: int"'
+    'this line is not SmartNoise metadata, which are indented keys such as "age:" and, on the next line, "  type: int"'
 )
 
 
@@ -484,8 +493,12 @@ def read_smartnoise(path: str | Path) -> dict[str, SmartNoiseTable]:
     try:
         with file.open("rb") as stream:
             text = stream.read(_MAX_BYTES).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise InvalidPolicy("this file cannot be read as UTF-8 text", place=str(file), fix="check the path") from None
+    except OSError:
+        text = None
+    except UnicodeDecodeError:
+        raise InvalidPolicy("this file must be UTF-8 text", place=str(file), fix="save it as UTF-8") from None
+    if text is None:
+        raise InvalidPolicy("this file cannot be read", place=str(file), fix=_UNREADABLE_FIX)
     tables: dict[str, SmartNoiseTable] = {}
     for schemas in _submappings(_parse_yaml(text, file)).values():
         for schema_tables in _submappings(schemas).values():
@@ -495,7 +508,7 @@ def read_smartnoise(path: str | Path) -> dict[str, SmartNoiseTable]:
         raise InvalidPolicy(
             "SmartNoise metadata must declare a table within a schema, and this file declares none",
             place=str(file),
-            fix="name another file",
+            fix="check that the file nests tables under a schema, or name another file",
         )
     return tables
 

@@ -137,7 +137,8 @@ def checked_amount(value: object, name: str) -> Amount:
     amount = parse_amount(value) if type(value) is str and "/" in value else value
     if (type(amount) is int or type(amount) is Fraction) and amount >= 0:
         return _int_if_whole(amount)
-    raise InvalidParameter(name, value, "a whole number ≥ 0 (in units of 1e-30), or a fraction such as 1/3")
+    rule = 'a whole number ≥ 0 in units of 1e-30, or the ε or δ itself as the text of a fraction, such as "1/3"'
+    raise InvalidParameter(name, value, rule, fix=f"for example, set {name} to 0")
 
 
 def _encode_amount(amount: Amount | None) -> int | str | None:

@@ -69,10 +69,14 @@ def _is_stated_and_within(total: Amount | None, allowed: Amount | None) -> bool:
 
 def _format_finite_amount(amount: Fraction) -> str:
     """Format an amount for people; one beyond all floats, as only a forged text holds, is shown too."""
-    return format_number(float(amount)) if amount <= _LARGEST_SHOWN else f"more than {float(_LARGEST_SHOWN):g}"
+    return (
+        format_number(float(amount))
+        if amount <= _MAX_FORMATTED_AMOUNT
+        else f"more than {float(_MAX_FORMATTED_AMOUNT):g}"
+    )
 
 
-_LARGEST_SHOWN = 10**300
+_MAX_FORMATTED_AMOUNT = 10**300
 
 
 @codec.serialisable("cost")
@@ -218,12 +222,10 @@ class Budget:
         lifetime = Guarantee(epsilon, delta)
         failure_reserve = lifetime.delta / 10 if reserve is None else exact(reserve, "reserve", NONNEGATIVE)
         if failure_reserve > lifetime.delta:
-            raise InvalidParameter(
-                "reserve",
-                reserve,
-                f"between 0 and the budget's δ, {format_probability(lifetime.delta)}",
-                fix="lower reserve, or raise delta",
-            )
+            rule = f"from 0 to {format_probability(lifetime.delta)}, the budget's δ"
+            if not lifetime.delta:
+                rule = "0, because the budget's δ is 0"
+            raise InvalidParameter("reserve", reserve, rule, fix="lower reserve, or raise delta")
         renyi_order = None if order is None else exact(order, "order", ABOVE_ONE)
         renyi_delta = lifetime.delta - failure_reserve
         renyi_units = None
@@ -402,7 +404,7 @@ class Budget:
         """Return the ε left for ordinary answers that are charged here and to the ``others``, in words."""
         budgets = (self, *others)
         remaining_pure = [_remaining_pure(account) for account in budgets]
-        smallest = None if None in remaining_pure else min(each for each in remaining_pure if each is not None)
+        smallest = None if None in remaining_pure else min(pure for pure in remaining_pure if pure is not None)
         if smallest is not None and smallest >= MIN_USEFUL_EPSILON and self.allowances.pure is not None:
             allowed = {"pure": amount_from_units(self.allowances.pure)}
             return format_remaining(allowed, {}, {"pure": smallest}, Fraction(0))

@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Protocol, TypeVar
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.numbers import Number
@@ -201,9 +201,9 @@ def _bracket_by_doubling(search: _BracketingSearch, goal: str, high: Fraction) -
             if high < _SMALLEST_PARAMETER:
                 raise InvalidParameter(
                     "guarantee",
-                    goal,
-                    "strict enough to need noise",
-                    fix="give a smaller epsilon: this one is met without noise",
+                    ValueWords(goal),
+                    "one that needs noise",
+                    fix="give a smaller epsilon, because this guarantee holds without noise",
                 )
     else:
         while not _is_enough_or_refuse(search, high := high * 2, goal):
@@ -222,12 +222,11 @@ def _is_enough_or_refuse(search: _BracketingSearch, size: Fraction, goal: str) -
 
 def _unreachable_error(search: _BracketingSearch, goal: str) -> InvalidParameter:
     """Return the refusal of a guarantee that the most noise does not meet; advise a δ only where it is 0."""
-    fix = (
-        "give a larger ε or a smaller sensitivity; for noise of your own, make(size) must add more noise as size grows"
-    )
+    fix = "give a larger ε or a smaller sensitivity; a make(size) of your own must add more noise as size grows"
     if search.last_shortfall == math.inf:
-        fix = f"for Gaussian noise give a δ above 0; otherwise {fix}"
-    return InvalidParameter("guarantee", goal, "one that this kind of noise can give", fix=fix)
+        fix = f"give a δ above 0 if the noise is Gaussian; otherwise {fix}"
+    rule = "one that some amount of this noise satisfies"
+    return InvalidParameter("guarantee", ValueWords(goal), rule, fix=fix)
 
 
 def _rounder_numbers_near(low: Fraction, high: Fraction) -> list[Fraction]:
@@ -235,5 +234,5 @@ def _rounder_numbers_near(low: Fraction, high: Fraction) -> list[Fraction]:
     simple = high.limit_denominator(10_000)
     candidates = [simple] if low < simple and abs(simple - high) <= high * _PRECISION else []
     contexts = (Context(prec=digits, rounding=ROUND_CEILING) for digits in range(1, 15))  # 14 reach a part in 10¹³
-    decimals = (Fraction(each.divide(Decimal(high.numerator), Decimal(high.denominator))) for each in contexts)
+    decimals = (Fraction(context.divide(Decimal(high.numerator), Decimal(high.denominator))) for context in contexts)
     return [*candidates, next(decimal for decimal in decimals if decimal <= high * (1 + 16 * _PRECISION))]

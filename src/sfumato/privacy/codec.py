@@ -27,7 +27,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from datetime import date
@@ -133,8 +133,13 @@ def dumps(item: object) -> str:
     """
     encoded = _encode(item)
     if not isinstance(encoded, dict):
-        raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
+        raise _not_serialisable_error(item)
     return _ENCODER.encode(encoded)
+
+
+def _not_serialisable_error(item: object) -> InvalidParameter:
+    rule = "a value that can be written as JSON, such as a Curve or a Budget"
+    return InvalidParameter("item", item, rule, fix="for example, pass Budget(1)")
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -145,7 +150,7 @@ def loads(source: str, *, longest: int = _MAX_CHARACTERS) -> Any:
     if not isinstance(source, str) or len(source) > longest:
         raise InvalidParameter("source", source, f"a string of at most {longest:,} characters")
     try:
-        decoded = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_dict_without_duplicates)
+        decoded = _DECODER.decode(source)
     except (ValueError, RecursionError) as error:
         raise InvalidParameter("source", source, "valid JSON without repeated keys", fix=_UNCHANGED) from error
     if not isinstance(decoded, dict):
@@ -238,6 +243,9 @@ def _dict_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return by_name
 
 
+_DECODER = json.JSONDecoder(parse_float=str, parse_constant=str, object_pairs_hook=_dict_without_duplicates)
+
+
 def _encode(item: object) -> Any:
     cls: Any = type(item)
     if cls in _PLAIN_TYPES:
@@ -256,7 +264,7 @@ def _encode(item: object) -> Any:
         return item.value
     if isinstance(item, datetime.date):
         return item.isoformat()
-    raise InvalidParameter("item", item, "a value that can be serialised, such as a Curve or a Budget")
+    raise _not_serialisable_error(item)
 
 
 def _encode_fields(item: object, cls: Any) -> dict[str, Any]:
@@ -365,14 +373,18 @@ def _field_error(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidPa
     required = {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
     missing = [name for name, field in written.items() if name not in fields and field.name in required]
     unknown = [shorten(name) for name in fields if name not in written][:5]
-    problems = (("without", missing), ("with the unknown field", unknown))
+    problems = (("lacks", missing), (f"has the unknown {_field_noun(unknown)}", unknown))
     got = " and ".join(f"{problem} {', '.join(names)}" for problem, names in problems if names)
     return InvalidParameter(
         str(kind),
-        ValueWords(f"an object {got or 'with a value of the wrong type'}"),
-        "an object with the fields " + ", ".join(written),
+        ValueWords(f"an object that {got or 'has a value of the wrong type'}"),
+        f"an object with the {_field_noun(written)} {', '.join(written)}",
         fix=_UNCHANGED,
     )
+
+
+def _field_noun(names: Collection[str]) -> str:
+    return "field" if len(names) == 1 else "fields"
 
 
 def _decode_field(field: dataclasses.Field[Any], data: Any) -> Any:
@@ -392,8 +404,8 @@ def _describe_hint(hint: Any) -> str:
     """Name the kinds of an annotation in words."""
     if isinstance(hint, type):
         return f"JSON of the kind {kind_or_class_name(hint)}" if hint is not NoneType else "null"
-    listed = join_with_or([_describe_hint(argument) for argument in get_args(hint) if argument is not ...])
-    return listed if get_origin(hint) in (Union, UnionType) else f"a list: {listed}"
+    kinds = join_with_or([_describe_hint(argument) for argument in get_args(hint) if argument is not ...])
+    return kinds if get_origin(hint) in (Union, UnionType) else f"a list: {kinds}"
 
 
 @functools.cache
@@ -450,7 +462,7 @@ def _decode_mapping(data: Any) -> Any:
     return data
 
 
-_MAX_SHOWN = 6
+_MAX_REPR_ENTRIES = 6
 """Elements of a tuple or a mapping that ``constructor_repr`` shows."""
 
 
@@ -466,10 +478,12 @@ def _format_value(value: object) -> str:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Mapping):
-        entries = [f"{_format_value(name)}: {_format_value(entry)}" for name, entry in list(value.items())[:_MAX_SHOWN]]
+        entries = [
+            f"{_format_value(name)}: {_format_value(entry)}" for name, entry in list(value.items())[:_MAX_REPR_ENTRIES]
+        ]
         return f"{{{_join_truncated(entries, len(value))}}}"
     if isinstance(value, tuple):
-        return f"({_join_truncated([_format_value(element) for element in value[:_MAX_SHOWN]], len(value))})"
+        return f"({_join_truncated([_format_value(element) for element in value[:_MAX_REPR_ENTRIES]], len(value))})"
     return repr(value)
 
 

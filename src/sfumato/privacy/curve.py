@@ -277,10 +277,10 @@ class Curve:
         D_α is computed from sums of positive terms, to a relative error far below 2^-42; the absolute term
         covers the logarithm-of-a-sum branch, whose error is divided by α − 1.
         """
-        known = self._charged_at_order
-        if order not in known:
-            known[order] = self._compute_renyi_above(order)
-        return known[order]
+        bounds_by_order = self._charged_at_order
+        if order not in bounds_by_order:
+            bounds_by_order[order] = self._compute_renyi_above(order)
+        return bounds_by_order[order]
 
     @cached_property
     def _charged_at_order(self) -> dict[Fraction, Fraction]:
@@ -361,13 +361,13 @@ class Curve:
     ) -> tuple[Fraction, int]:
         """Return the share of the units in a sample, and their public number, 0 for Poisson sampling."""
         if (rate is None) == (size is None) or (size is None) != (of is None):
-            rule = "given alone, or left out where size=… and of=… are both given"
+            rule = "given alone, or left out if size=… and of=… are both given"
             fix = "write subsampled('0.1') or subsampled(size=100, of=1000)"
             raise InvalidParameter("rate", rate, rule, fix=fix)
         if rate is not None:
             if self.neighbours is Neighbours.REPLACE and not bounds_presence:
                 fix = "sample the add-remove curve, then convert: curve.subsampled(rate).for_neighbours('replace')"
-                rule = "left out under replace: the size of a Poisson sample varies, which this curve does not cover"
+                rule = "left out under replace neighbours, because a Poisson sample has no fixed size"
                 raise InvalidParameter("rate", rate, rule, fix=fix)
             return exact(rate, "rate", _RATE), 0
         if self.neighbours is Neighbours.ADD_REMOVE:
@@ -504,7 +504,7 @@ def normalise_counted_curves(curves: Iterable[Curve | tuple[Curve, int]]) -> lis
     for item in _checked_sequence(curves, "curves"):
         pair = tuple(item) if isinstance(item, (tuple, list)) else (item, 1)
         if len(pair) != 2 or not isinstance(pair[0], Curve):
-            raise InvalidParameter("curves", item, "a list of Curve values or of pairs (curve, count)")
+            raise InvalidParameter("curves", item, "a list of curves, or of pairs (curve, count)")
         curve_counts.append((pair[0], exact_integer(pair[1], "count")))
     return curve_counts
 

@@ -58,19 +58,17 @@ class PrivacyUnit:
             raise InvalidParameter("every_row", self.every_row, "True or False")
         if self.period is not None and (not isinstance(self.period, str) or self.period not in PERIODS):
             raise InvalidParameter("period", self.period, "one of " + ", ".join(PERIODS))
-        if self.period_column is not None and (not isinstance(self.period_column, str) or self.period is None):
-            raise InvalidParameter(
-                "period_column",
-                self.period_column,
-                "a column name, for a unit with a period",
-                fix="leave out period_column, or give a period too",
-            )
+        if self.period_column is not None and not isinstance(self.period_column, str):
+            raise InvalidParameter("period_column", self.period_column, "a column name")
+        if self.period_column is not None and self.period is None:
+            fix = "leave out period_column, or give a period too"
+            raise InvalidParameter("period_column", self.period_column, "left out where no period is given", fix=fix)
         if self.every_row and (self.period or self.path):
             raise InvalidParameter(
                 "every_row",
                 True,
-                "False when a period or a path is given",
-                fix="leave out period and path: a row is already a unit",
+                "False where a period or a path is given",
+                fix="leave out every_row, or leave out period and path",
             )
         if not isinstance(self.path, (tuple, list)) or not all(isinstance(step, str) and step for step in self.path):
             raise InvalidParameter("path", self.path, "a sequence of column names")

@@ -334,13 +334,13 @@ def build_inversion(moments: Moments, c: float, epsilon: float, log_delta: float
     size, sizes = np.abs(nodes), np.abs(weights)
     rounding = moments.rounding_error(size) + _ROUNDING * (_WIDER * smoothing) ** 2 * size * (size + 1)
     floor = (1e-3 * _SMOOTHED_PRECISION * relative if smoothing else 2.0**-64 * sizes[0]) / nodes.size
-    kept_nodes, ratios, dropped = _significant_nodes(moments, nodes, smoothing, sizes, floor)
+    significant, ratios, dropped = _significant_nodes(moments, nodes, smoothing, sizes, floor)
     inversion = Inversion(
         moments=moments,
         c=c,
         period=wrap,
-        heights=nodes[kept_nodes].imag,
-        terms=ratios * weights[kept_nodes],
+        heights=nodes[significant].imag,
+        terms=ratios * weights[significant],
         log_peak=log_peak,
         truncation_error=lost + dropped,
         constant_and_growing_error=(float((sizes * rounding).sum()), _ROUNDING * float((sizes * size).sum())),
@@ -429,22 +429,24 @@ def _significant_nodes(
     negligible are dropped before the remaining, possibly many, factors are computed.
     """
     c = nodes[:1]
-    kept, dropped = _possible_nodes(moments, nodes, smoothing, sizes, floor)
-    total = (moments.gaussian_mu_squared + smoothing**2) / 2 * (nodes[kept] * (nodes[kept] + 1) - c * (c + 1))
-    total = total + moments.slack * (nodes[kept] - c)
+    significant, dropped = _possible_nodes(moments, nodes, smoothing, sizes, floor)
+    total = (
+        (moments.gaussian_mu_squared + smoothing**2) / 2 * (nodes[significant] * (nodes[significant] + 1) - c * (c + 1))
+    )
+    total = total + moments.slack * (nodes[significant] - c)
     pieces = [
         piece
         for stack in moments.stacks
-        for piece in stack.with_members_interleaved().split_members(kept.size, 2 * _PIECE)
+        for piece in stack.with_members_interleaved().split_members(significant.size, 2 * _PIECE)
     ]
     for piece in [None, *pieces]:
         if piece:
-            total = total + piece.log_moment(nodes[kept]) - piece.log_moment(c).real
-        bounds = np.exp(total.real) * sizes[kept]
+            total = total + piece.log_moment(nodes[significant]) - piece.log_moment(c).real
+        bounds = np.exp(total.real) * sizes[significant]
         large = bounds >= floor
         dropped += float(bounds[~large].sum())
-        kept, total = kept[large], total[large]
-    return kept, np.exp(total), dropped
+        significant, total = significant[large], total[large]
+    return significant, np.exp(total), dropped
 
 
 def _possible_nodes(
@@ -453,23 +455,23 @@ def _possible_nodes(
     """Return the nodes that cheap bounds of a few factors cannot rule out, and a bound on the sum of the
     others' terms.
     """
-    heights, kept = nodes.imag, np.arange(nodes.size)
+    heights, possible = nodes.imag, np.arange(nodes.size)
     c, dropped = float(nodes[0].real), 0.0
     total = -(moments.gaussian_mu_squared + smoothing**2) / 2 * heights * heights
     by_decay = sorted(moments.stacks, key=lambda stack: stack.family is not DiscreteGaussianLoss)
     pieces = (
         piece for stack in by_decay for piece in stack.with_members_interleaved().split_members(nodes.size, 4 * _PIECE)
     )
-    while kept.size > _FEW_NODES:
-        bounds = np.exp(total) * sizes[kept] * (1 + 2.0**-10)  # more than rounding can take from any of them
+    while possible.size > _FEW_NODES:
+        bounds = np.exp(total) * sizes[possible] * (1 + 2.0**-10)  # more than rounding can take from any of them
         large = bounds >= floor
         dropped += float(bounds[~large].sum())
-        kept, total = kept[large], total[large]
+        possible, total = possible[large], total[large]
         piece = next(pieces, None)
         if piece is None:
             break
-        total = total + piece.log_decay(c, heights[kept])
-    return kept, dropped
+        total = total + piece.log_decay(c, heights[possible])
+    return possible, dropped
 
 
 def _log_chernoff_delta(moments: Moments, c: float, epsilon: float) -> float:

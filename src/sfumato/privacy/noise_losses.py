@@ -50,6 +50,7 @@ from sfumato.privacy.numbers import (
     excess_exp,
     exprel_minus,
     exprel_minus_real,
+    format_exact,
     log_theta_ratio,
     mills_ratio,
     sinhc_minus_one,
@@ -86,7 +87,10 @@ class LaplaceLoss(ClosedFormLoss, Loss):
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", NONNEGATIVE))
         object.__setattr__(self, "step", exact(self.step, "step", NONNEGATIVE))
         if self.step and (self.epsilon / self.step).denominator != 1:
-            raise InvalidParameter("epsilon", self.epsilon, "a whole-number multiple of step")
+            step = format_exact(self.step)
+            raise InvalidParameter(
+                "epsilon", self.epsilon, f'a multiple of "step", {step}', fix=f"set epsilon to {step}"
+            )
 
     @property
     def pure_epsilon(self) -> Fraction:

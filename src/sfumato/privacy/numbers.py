@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
-from sfumato.suggested_fixes import quote_parameter
+from sfumato.errors import InvalidParameter, ValueWords
 
 Number = int | Fraction | Decimal | str | float
 
@@ -97,16 +96,30 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     """Return the exact value of a public number, or raise ``InvalidParameter`` naming it and what is allowed."""
     number = _parse_finite_number(value)
     ratio = None if number is None else number.as_integer_ratio()
+    if number is None and _is_written_number(value):
+        raise _size_error(value, number, name, allowed)
     if number is None or ratio is None or not allowed.allows(*ratio):
         raise InvalidParameter(name, value, allowed.words, fix=_spelling_hint(value, number, name, allowed))
     if not _is_in_size_limits(*ratio):
-        raise InvalidParameter(
-            name,
-            value,
-            _words_with_size_limits(allowed),
-            fix=f"give a value between 1e-300 and 1e300 for {quote_parameter(name)}",
-        )
+        raise _size_error(value, number, name, allowed)
     return number
+
+
+def _is_written_number(value: object) -> bool:
+    """Return whether a text has the form of a number, though perhaps of one that is too large or too long."""
+    if not isinstance(value, str):
+        return False
+    text = value[:_LONGEST_TEXT].strip()
+    return bool(_DECIMAL.fullmatch(text) or (_FRACTION.fullmatch(text) and text.partition("/")[2].strip("0")))
+
+
+def _size_error(value: object, number: Fraction | None, name: str, allowed: Range) -> InvalidParameter:
+    """Return the refusal of a number that is too large, too small or too long; one of many digits is not shown."""
+    shown = value
+    if number is not None and isinstance(value, Fraction):
+        shown = ValueWords(f"about {Decimal(number.numerator) / number.denominator:.2e}")
+    fix = "give a value between 1e-300 and 1e300 with at most 2,000 digits"
+    return InvalidParameter(name, shown, _words_with_size_limits(allowed), fix=fix)
 
 
 def _words_with_size_limits(allowed: Range) -> str:
@@ -123,8 +136,10 @@ def _spelling_hint(value: object, number: Fraction | None, name: str, allowed: R
         return f"within is absolute: for {percent[1]} % of about 1,000 write {number_text}"
     if isinstance(value, str) and _COMMA.fullmatch(value.strip()):
         return f"write {name} with a decimal point: {value.strip().replace(',', '.')}"
-    if number is not None and allowed.is_list and allowed.high == 1:
-        return f"rescale the {name} to [0, 1]"
+    if allowed.is_list and allowed.low_open:
+        return f"write all {name} as numbers above {format_exact(allowed.low or Fraction(0))}, such as 1"
+    if allowed.is_list and allowed.high == 1:
+        return f"rescale the {name} to [0, 1]" if number is not None else f"write all {name} as numbers, such as 0.5"
     if number is not None and 1 < number <= 100 and allowed.high is not None and number / 100 in allowed:
         return f"write {format_exact(number)} % as {format_exact(number / 100)}"
     return ""
@@ -139,8 +154,10 @@ def exact_integer(value: Number, name: str, *, at_least: int = 0) -> int:
     if type(value) is int and at_least <= value < 1 << 64:
         return value
     number = _parse_finite_number(value)
-    if number is None or number.denominator != 1 or number < at_least or not _is_in_size_limits(number.numerator, 1):
+    if number is None or number.denominator != 1 or number < at_least:
         raise InvalidParameter(name, value, f"a whole number ≥ {at_least}")
+    if not _is_in_size_limits(number.numerator, 1):
+        raise InvalidParameter(name, value, f"a whole number from {at_least} to 1e300", fix="give a smaller number")
     return number.numerator
 
 
@@ -162,7 +179,9 @@ def _is_in_size_limits(top: int, bottom: int) -> bool:
 
 def _parse_finite_number(value: object) -> Fraction | None:
     """Parse one finite number; return None for anything else."""
-    if isinstance(value, str):  # before what is abstract, and slow to check against
+    if type(value) is Fraction:  # before what is abstract, and slow to check against
+        return value
+    if isinstance(value, str):
         return _fraction_from_text(value)
     if type(value) is int:
         return Fraction(value)
@@ -188,7 +207,7 @@ def _fraction_from_text(text: str) -> Fraction | None:
     return _fraction_from_short_text(text) if len(text) <= _SHORT_TEXT else _fraction_from_any_text(text)
 
 
-_SHORT_TEXT = 64
+_SHORT_TEXT, _LONGEST_TEXT = 64, 5000
 
 
 @lru_cache(maxsize=1024)
@@ -198,7 +217,7 @@ def _fraction_from_short_text(text: str) -> Fraction | None:
 
 
 def _fraction_from_any_text(text: str) -> Fraction | None:
-    text = text[:5000].strip()
+    text = text[:_LONGEST_TEXT].strip()
     if _FRACTION.fullmatch(text):
         top, _, bottom = text.partition("/")
         return Fraction(int(top), int(bottom)) if len(text) < 4000 and int(bottom) else None
@@ -213,19 +232,20 @@ def _fraction_from_decimal(value: Decimal) -> Fraction | None:
 
 def format_exact(value: Fraction) -> str:
     """Format a number exactly, so that ``exact`` reads it back: as a decimal where one exists, else "p/q"."""
-    cofactor = value.denominator
+    top, bottom = value.as_integer_ratio()
+    cofactor = bottom
     twos = (cofactor & -cofactor).bit_length() - 1
     cofactor >>= twos
     fives = 0
     while cofactor % 5 == 0:
         cofactor //= 5
         fives += 1
-    places = max(twos, fives)
-    digits = str(abs(value.numerator) * 10**places // value.denominator)
+    places = twos if twos > fives else fives
+    digits = str(abs(top) * 10**places // bottom)
     significant = digits.rstrip("0") or "0"
-    sign = "-" if value < 0 else ""
+    sign = "-" if top < 0 else ""
     if cofactor != 1 or len(significant) > 60:
-        return f"{value.numerator}/{value.denominator}"
+        return f"{top}/{bottom}"
     if places > 20 or len(digits) - len(significant) > 20:
         return f"{sign}{significant}e{len(digits) - len(significant) - places}"
     if places == 0:

@@ -49,7 +49,7 @@ def paired_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
             "p and q",
             ValueWords(f"a {type(p).__name__} and a {type(q).__name__}"),
             "two mappings or two sequences",
-            fix="write p and q in the same form",
+            fix="write both as lists, or both as mappings",
         )
     else:
         p_values, q_values = _as_nonempty_list(p, "p"), _as_nonempty_list(q, "q")
@@ -77,10 +77,10 @@ def _mass_missing_from_one(values: Exact, name: str) -> Fraction:
     """Return how much the probabilities lack of 1."""
     missing = 1 - sum(values, _ZERO)
     if not 0 <= missing <= _TOLERANCE:
-        excess = f"{abs(float(missing)):.3g} {'more' if missing < 0 else 'less'} than 1"
+        excess = f"{abs(float(missing)):.3g} {'above' if missing < 0 else 'below'} 1"
         raise InvalidParameter(
             name,
-            ValueWords(f"{len(values)} numbers that sum to {excess}"),
+            ValueWords(f"{len(values)} numbers whose sum is {excess}"),
             "probabilities that sum to exactly 1",
             fix="write exact numbers, such as Fraction(1, 3) or '1/3': the float 1/3 is 0.3333333333333333",
         )

@@ -68,10 +68,10 @@ def draw_spent_shares(
     guarantee_text: str,
 ) -> Picture:
     """Draw the spent share of each currency, in per cent of its present allowance, up to now."""
-    start = min([each.time for each in spending_points], default=now)
+    start = min([point.time for point in spending_points], default=now)
     times = (
         seconds_since_1970(start),
-        *(seconds_since_1970(each.time) for each in spending_points),
+        *(seconds_since_1970(point.time) for point in spending_points),
         seconds_since_1970(now),
     )
     lines, is_over = [], False
@@ -80,12 +80,12 @@ def draw_spent_shares(
             continue
         totals = [
             Fraction(0),
-            *(each.spent.get(name, Fraction(0)) for each in spending_points),
+            *(point.spent.get(name, Fraction(0)) for point in spending_points),
             spent_by_currency.get(name),
         ]
-        shares = [None if each is None else 100 * float(each / allowance) for each in totals]
-        is_over = is_over or any(each is None or each > 100 for each in shares)
-        clipped = tuple(None if each is None else min(each, 110.0) for each in shares)
+        shares = [None if total is None else 100 * float(total / allowance) for total in totals]
+        is_over = is_over or any(share is None or share > 100 for share in shares)
+        clipped = tuple(None if share is None else min(share, 110.0) for share in shares)
         lines.append(PlottedLine(f"{WORDS.get(name, name)} {_format_share(shares[-1])}", times, clipped, stepped=True))
     notes = ["a line that ends, or stays above 100 %, shows a budget that is closed"] if is_over else []
     count = f"{len(spending_points):,} charges" if len(spending_points) != 1 else "1 charge"
@@ -109,7 +109,7 @@ def draw_loss_curves(
 ) -> Picture:
     """Draw all three curves from δ(ε) and the tail of the loss, for ε up to ``max_epsilon``."""
     epsilons = [max_epsilon * step / _STEPS for step in range(_STEPS + 1)]
-    deltas = [min(1.0, max(0.0, delta(each))) for each in epsilons]
+    deltas = [min(1.0, max(0.0, delta(epsilon))) for epsilon in epsilons]
     half = (INNER_WIDTH - 30) / 2
     profile = _draw_delta_by_epsilon(epsilons, deltas)
     lower = side_by_side([_draw_tradeoff(epsilons, deltas, half), _draw_tail(epsilons, tail, half)])
@@ -117,8 +117,8 @@ def draw_loss_curves(
 
 
 def _draw_delta_by_epsilon(epsilons: Sequence[float], deltas: Sequence[float]) -> Drawing:
-    visible = tuple(None if each < _LEAST else each for each in deltas)
-    drawn = [each for each in visible if each is not None]
+    visible = tuple(None if delta < _LEAST else delta for delta in deltas)
+    drawn = [delta for delta in visible if delta is not None]
     if not drawn:
         return line_chart(
             [PlottedLine("δ", tuple(epsilons), tuple(deltas))],
@@ -143,7 +143,7 @@ def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], width: fl
     def least(rate: float) -> float:
         lines = zip(epsilons, deltas, strict=True)
         bounds = ((1 - d - math.exp(min(e, 700)) * rate, math.exp(-e) * (1 - d - rate)) for e, d in lines)
-        return max(0.0, max(max(each) for each in bounds))
+        return max(0.0, max(max(line_bounds) for line_bounds in bounds))
 
     bound = PlottedLine("this release", rates, tuple(map(least, rates)))
     guessing = PlottedLine("guessing", (0.0, 1.0), (1.0, 0.0))
@@ -152,7 +152,7 @@ def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], width: fl
 
 
 def _draw_tail(epsilons: Sequence[float], tail: Callable[[float], float], width: float) -> Drawing:
-    values = tuple(min(1.0, max(0.0, tail(each))) for each in epsilons)
+    values = tuple(min(1.0, max(0.0, tail(epsilon))) for epsilon in epsilons)
     name = "Probability that the loss is above ε"
     return line_chart(
         [PlottedLine("P(L > ε)", tuple(epsilons), values)], LineAxes(name, "ε", y_range=(0.0, 1.0)), 280, width
@@ -198,13 +198,13 @@ def draw_precedents(
     dots: Sequence[PlottedPrecedent], guarantee_lines: Mapping[str, float], scopes: Mapping[str, str], unstated: int
 ) -> Picture:
     """Draw each deployment on its own row, the smallest ε first, and a line for each ε of ``own``."""
-    numbers = [each.epsilon for each in dots] + [each for each in guarantee_lines.values() if each > 0]
+    numbers = [dot.epsilon for dot in dots] + [epsilon for epsilon in guarantee_lines.values() if epsilon > 0]
     scale = LogScale(min(0.01, *numbers), max(100.0, *numbers), _LABELS, INNER_WIDTH - _NUMBERS)
     top = _KEY + _HEAD + _STEP * len(guarantee_lines)
     foot = top + len(dots) * _STEP + 2
     parts = [*_draw_legend(scopes), heading(_LABELS - 8, top - 6, "deployment", _LABELS - 8, "end")]
     parts += x_axis(scale, top, foot, zero=False)
-    parts += [mark for row, each in enumerate(dots) for mark in _draw_dot_row(each, scale, top + (row + 0.5) * _STEP)]
+    parts += [mark for row, dot in enumerate(dots) for mark in _draw_dot_row(dot, scale, top + (row + 0.5) * _STEP)]
     parts += _draw_guarantee_lines(guarantee_lines, scale, _KEY + 12, foot)
     parts.append(label((scale.start + scale.end) / 2, foot + X_AXIS_HEIGHT + 8, "ε", anchor="middle", fill=QUIET))
     notes = [
@@ -235,9 +235,9 @@ def _draw_dot_row(dot: PlottedPrecedent, scale: LogScale, y: float) -> list[str]
     ]
 
 
-def _draw_guarantee_lines(own: Mapping[str, float], scale: LogScale, y: float, foot: float) -> list[str]:
+def _draw_guarantee_lines(guarantee_lines: Mapping[str, float], scale: LogScale, y: float, foot: float) -> list[str]:
     parts = []
-    for line_index, (words, epsilon) in enumerate(own.items()):
+    for line_index, (words, epsilon) in enumerate(guarantee_lines.items()):
         x, text_y = scale(epsilon), y + line_index * _STEP
         anchor = "end" if line_index or x + text_width(words) > INNER_WIDTH else "start"  # no text crosses another line
         parts.append(

@@ -76,7 +76,7 @@ class Precedents:
     unstated: tuple[Deployment, ...]
     marks: Mapping[str, float] = field(default_factory=dict)
     """Other ε that a picture shows beside the promise, such as what is spent of it."""
-    protects: str = "whom you say"
+    protects: str = "the unit that you declare"
     """The unit of the promise, in words."""
 
     @property
@@ -109,11 +109,19 @@ class Precedents:
         last.
         """
         belief = posterior_belief(self.promise, Fraction(self.reading.prior))
-        own_promise = _format_three_digits(self.promise.epsilon), _format_three_digits(self.promise.delta)
-        own_row = ("→", *own_promise, _percent_rounded_up(belief), self.protects, "this promise")
-        unstated_rows = [("", "not stated", "", "", _unit_phrase(each), _short_name(each)) for each in self.unstated]
-        not_larger = [each for each in self.stated if each.promise.epsilon <= self.promise.epsilon]
-        return [*(each.words for each in not_larger), own_row, *(each.words for each in self.larger), *unstated_rows]
+        promise_texts = _format_three_digits(self.promise.epsilon), _format_three_digits(self.promise.delta)
+        promise_row = ("→", *promise_texts, _percent_rounded_up(belief), self.protects, "this promise")
+        unstated_rows = [
+            ("", "not stated", "", "", _unit_phrase(deployment), _short_name(deployment))
+            for deployment in self.unstated
+        ]
+        not_larger = [precedent for precedent in self.stated if precedent.promise.epsilon <= self.promise.epsilon]
+        return [
+            *(precedent.words for precedent in not_larger),
+            promise_row,
+            *(precedent.words for precedent in self.larger),
+            *unstated_rows,
+        ]
 
     @property
     def caption(self) -> str:
@@ -125,16 +133,19 @@ class Precedents:
             "becomes at most this, except with probability 10 · δ",
         )
         meaning = f"belief: a belief of {before} that a unit is in the data {after}."
-        read_belief, listed = self.reading.membership, posterior_belief(self.promise, Fraction(self.reading.prior))
+        read_belief, belief = (
+            self.reading.membership,
+            posterior_belief(self.promise, Fraction(self.reading.prior)),
+        )
         if read_belief is None:
             return f"{meaning} For this promise it is about a value of the unit, since who is in the data is public."
-        if _percent_rounded_up(read_belief) == _percent_rounded_up(listed):
+        if _percent_rounded_up(read_belief) == _percent_rounded_up(belief):
             return meaning
         difference = (
             f"{_percent_rounded_up(read_belief)} above, which holds except with probability {self.reading.delta:.3g}"
         )
         return (
-            f"{meaning} For this promise it is {difference}; in this table it is {_percent_rounded_up(listed)}, except "
+            f"{meaning} For this promise it is {difference}; in this table it is {_percent_rounded_up(belief)}, except "
             f"with probability {float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief."
         )
 
@@ -165,8 +176,8 @@ class Precedents:
             "reading": json.loads(codec.dumps(self.reading)),
             "smaller": len(self.smaller),
             "larger": len(self.larger),
-            "deployments": [_deployment_fields(each.deployment, each.promise) for each in self.stated]
-            + [_deployment_fields(each, None) for each in self.unstated],
+            "deployments": [_deployment_fields(precedent.deployment, precedent.promise) for precedent in self.stated]
+            + [_deployment_fields(deployment, None) for deployment in self.unstated],
         }
         return json.dumps(document, ensure_ascii=False)
 
@@ -187,7 +198,7 @@ def precedents(
     *,
     neighbours: Neighbours | str | None = None,
     marks: Mapping[str, float] | None = None,
-    protects: str = "whom you say",
+    protects: str = "the unit that you declare",
 ) -> Precedents:
     """Read a guarantee for one person, beside those of real deployments. A ρ is converted to an ε at the guarantee's
     own δ, or at one in a million where it has none.
@@ -222,7 +233,9 @@ def deployment_comparison_sentence(guarantee: Guarantee) -> str:
 @lru_cache(maxsize=64)
 def _stated_guarantees(delta: Fraction) -> tuple[tuple[Deployment, Guarantee], ...]:
     """Return the deployments that state a guarantee; a ρ is converted to an ε at this δ."""
-    return tuple((each, _stated_guarantee(each, delta)) for each in deployments() if each.is_stated)
+    return tuple(
+        (deployment, _stated_guarantee(deployment, delta)) for deployment in deployments() if deployment.is_stated
+    )
 
 
 def _stated_guarantee(deployment: Deployment, delta: Fraction) -> Guarantee:

@@ -133,7 +133,9 @@ def _curve_of_promise(promise: Guarantee | Curve, neighbours: Neighbours | str |
             raise InvalidParameter("neighbours", neighbours, "left out for a curve, which states its own")
         return promise
     if not isinstance(promise, Guarantee):
-        raise InvalidParameter("promise", promise, "a Guarantee or a Curve", fix="pass sf.Guarantee(1) for ε = 1")
+        raise InvalidParameter(
+            "promise", promise, "a Guarantee or a Curve", fix="pass a guarantee, such as sf.Guarantee(1) for ε = 1"
+        )
     return Curve.approximate(
         promise.epsilon, promise.delta, Neighbours.ADD_REMOVE if neighbours is None else neighbours
     )

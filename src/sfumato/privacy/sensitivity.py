@@ -66,15 +66,15 @@ def _paired_counts(x: Histogram, y: Histogram) -> list[tuple[int, int]]:
     elif isinstance(x, Mapping) or isinstance(y, Mapping):
         given = ValueWords(f"a {type(x).__name__} and a {type(y).__name__}")
         raise InvalidParameter(
-            "x and y", given, "two mappings or two lists of counts", fix="write x and y in the same form"
+            "x and y", given, "two mappings or two lists of counts", fix="write both as lists, or both as mappings"
         )
     else:
         first, second = _as_list(x, "x"), _as_list(y, "y")
     if len(first) != len(second):
         raise InvalidParameter(
             "y",
-            ValueWords(f"{len(second)} counts"),
-            f"{len(first)} counts, as many as x has",
+            ValueWords(f"a list of length {len(second)}"),
+            f"a list of counts of length {len(first)}, as long as x",
             fix="give x and y the same length",
         )
     return [(exact_integer(a, "x"), exact_integer(b, "y")) for a, b in zip(first, second, strict=True)]
@@ -83,7 +83,9 @@ def _paired_counts(x: Histogram, y: Histogram) -> list[tuple[int, int]]:
 def _require_hashable(values: list[Any], name: str) -> list[Any]:
     for value in values:
         if not isinstance(value, Hashable):
-            raise InvalidParameter(name, value, "a list of records that can be compared, such as texts or tuples")
+            rule = "a list of hashable records: texts, numbers or tuples of them, but not lists"
+            got = ValueWords(f"a record of type {type(value).__name__}")
+            raise InvalidParameter(name, got, rule, fix="write each record as a text, a number or a tuple")
     return values
 
 
@@ -91,6 +93,15 @@ def _as_list(values: object, name: str) -> list[Any]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidParameter(name, values, "a list")
     return list(values)
+
+
+def _require_exact_squares(squares: Fraction, per_group: Number) -> Fraction:
+    try:
+        return exact(squares, "squares", NONNEGATIVE)
+    except InvalidParameter:
+        rule = "a number whose square, added up over the groups, is 0 or between 1e-300 and 1e300"
+        fix = "give per_group a value between 1e-100 and 1e100"
+        raise InvalidParameter("per_group", per_group, rule, fix=fix) from None
 
 
 @codec.serialisable("sensitivity")
@@ -139,7 +150,7 @@ class Sensitivity:
         object.__setattr__(self, "groups", count)
         object.__setattr__(self, "per_group", linf)
         object.__setattr__(self, "total", l1)
-        object.__setattr__(self, "squares", exact(tight_squares, "per_group squared", NONNEGATIVE))
+        object.__setattr__(self, "squares", _require_exact_squares(tight_squares, per_group))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
 
     @classmethod
@@ -200,7 +211,7 @@ class Sensitivity:
                 self.neighbours.value,
                 relation.value,
                 place="Sensitivity.for_neighbours",
-                fix="state the sensitivity for add-remove neighbours from the start",
+                fix="state the sensitivity for add-remove neighbours when you create it",
             )
         if not isinstance(signed, bool):
             raise InvalidParameter("signed", signed, "True or False")

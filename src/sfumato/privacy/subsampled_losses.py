@@ -96,7 +96,12 @@ class SubsampledLoss(Loss):
         if self.units > _MAX_UNITS:
             raise InvalidParameter("k", self.units, f"at most {_MAX_UNITS} for a release on a sample")
         if (self.rate * self.population).denominator != 1:
-            raise InvalidParameter("rate", self.rate, f"a whole number of units out of {self.population}")
+            raise InvalidParameter(
+                "rate",
+                self.rate,
+                f"a multiple of 1/{self.population}, because there are {self.population} units",
+                fix=f"for example, set rate to 1/{self.population}",
+            )
 
     @property
     def sort_key(self) -> tuple[Any, ...]:
@@ -120,7 +125,7 @@ class SubsampledLoss(Loss):
         """Return itself, where it bounds both orders."""
         if not self.is_symmetric:
             rule = "stated for add-remove neighbours: Poisson sampling of an added unit does not cover a replaced unit"
-            raise InvalidParameter("parts", self, rule, fix="convert the curve with for_neighbours('replace')")
+            raise InvalidParameter("parts", self, rule, fix="convert the curve with curve.for_neighbours('replace')")
         return self
 
     def group(self, k: int) -> SubsampledLoss:
@@ -434,9 +439,10 @@ def _crossing_of_lines(first: tuple[float, float], second: tuple[float, float]) 
 def _dominating_lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
     """Join the chords of both profiles: that of ε ≥ 0 gives the positive losses, that of the reverse the negative."""
     profiles = loss, loss.reversed()
-    ends = [each.largest_loss_if_bounded for each in profiles]
+    ends = [profile.largest_loss_if_bounded for profile in profiles]
     largest = [
-        _epsilon_with_negligible_delta(each) if end is None else end for each, end in zip(profiles, ends, strict=True)
+        _epsilon_with_negligible_delta(profile) if end is None else end
+        for profile, end in zip(profiles, ends, strict=True)
     ]
     spacing = min(Fraction(max(largest)) / _STEPS, Fraction(min(largest)) / _LEAST_STEPS)
     if ends[0] is not None:  # so that the largest loss is a lattice point
@@ -444,20 +450,20 @@ def _dominating_lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
     resolution = _COARSE_RESOLUTION if loss.needs_inversion else _RESOLUTION
     forward, backward = (
         _chord_masses(
-            each, _lattice_steps(math.ceil(Fraction(size) / spacing), resolution), spacing, bounded=end is not None
+            profile, _lattice_steps(math.ceil(Fraction(size) / spacing), resolution), spacing, bounded=end is not None
         )
-        for each, size, end in zip(profiles, largest, ends, strict=True)
+        for profile, size, end in zip(profiles, largest, ends, strict=True)
     )
     # A loss of −x has P = e^−x·Q, and its Q is the P of the reverse pair.
     masses = {
         -step: mass * math.exp(-float(step * spacing)) for step, mass in backward.mass_by_step.items()
     } | forward.mass_by_step
     masses[0] = max(0.0, 1 - forward.mass_at_infinity - math.fsum(masses.values()))
-    listed = sorted(step for step in masses if masses[step])
+    steps = sorted(step for step in masses if masses[step])
     return LatticeLoss(
         spacing,
-        tuple(listed),
-        tuple(masses[step] for step in listed),
+        tuple(steps),
+        tuple(masses[step] for step in steps),
         forward.mass_at_infinity,
         backward.mass_at_infinity,
     )

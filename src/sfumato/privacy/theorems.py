@@ -40,7 +40,12 @@ _ROUND_UP = 1 + 2.0**-40  # computed reals are known to far better than this
 def _checked_guarantees(items: Iterable[Guarantee]) -> list[Guarantee]:
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
         raise InvalidParameter("guarantees", items, "a list", fix="write [Guarantee(1), Guarantee(2)]")
-    return [Guarantee.of(guarantee, "guarantees") for guarantee in items]
+    guarantees = list(items)
+    for guarantee in guarantees:
+        if not isinstance(guarantee, Guarantee):
+            fix = "write [Guarantee(1), Guarantee(2)]"
+            raise InvalidParameter("guarantees", guarantee, "a list of Guarantee values", fix=fix)
+    return guarantees
 
 
 def _guarantee_below_delta_one(epsilon: Fraction, delta: Fraction, place: str) -> Guarantee:
@@ -49,7 +54,7 @@ def _guarantee_below_delta_one(epsilon: Fraction, delta: Fraction, place: str) -
             place,
             ValueWords(f"a total of {float(delta):.3g}"),
             {"k": "a number of releases whose total δ is below 1"}.get(place, "guarantees whose total δ is below 1"),
-            fix="combine fewer releases, or give each a smaller δ",
+            fix="combine fewer releases, or give each of them a smaller δ",
         )
     return Guarantee(epsilon, delta)
 
@@ -91,8 +96,8 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     slack_delta = exact(slack, "slack", INSIDE_UNIT)
     epsilon = float(Guarantee.of(guarantee).epsilon)
     if epsilon > 300:
-        rule = "a guarantee with an ε of at most 300, up to which this bound is computed"
-        raise InvalidParameter("guarantee", guarantee, rule, fix="give each release a smaller ε")
+        rule = "one with an ε of at most 300, because this bound is not computed beyond"
+        raise InvalidParameter("guarantee", guarantee, rule, fix="give a guarantee with a smaller ε")
     total_epsilon = math.sqrt(-2 * count * math.log(slack_delta)) * epsilon + count * epsilon * math.expm1(epsilon)
     return _guarantee_below_delta_one(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
 
@@ -104,7 +109,9 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
     """
     x, count = exact(epsilon, "epsilon", NONNEGATIVE), exact_integer(k, "k", at_least=1)
     if count > _MAX_COMPOSED:
-        raise InvalidParameter("k", k, f"at most {_MAX_COMPOSED}", fix="use compose([(Curve.pure(epsilon), k)])")
+        raise InvalidParameter(
+            "k", k, f"at most {_MAX_COMPOSED}", fix="use compose([(Curve.pure(epsilon), k)]) for so many releases"
+        )
     e, m = float(x), np.arange(count // 2 + 1)
     log_all = count * (e + math.log1p(math.exp(-e)))
     log_choices = np.array([math.log(math.comb(count, int(successes))) for successes in m])
@@ -138,7 +145,10 @@ def kappa_secure(epsilon: Number, kappa: int) -> Guarantee:
     bits = exact_integer(kappa, "kappa", at_least=1)
     if bits > _MAX_KAPPA:
         raise InvalidParameter(
-            "kappa", kappa, f"at most {_MAX_KAPPA}", fix="use 40 for statistics, 128 for cryptographic keys"
+            "kappa",
+            kappa,
+            f"at most {_MAX_KAPPA}",
+            fix="use kappa=40 for statistics, or kappa=128 for cryptographic keys",
         )
     return Guarantee(epsilon, Fraction(1, 2**bits))
 
@@ -279,7 +289,7 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
     divergence = guarantee.epsilon - _conversion_cost(alpha, guarantee.delta, ROUND_CEILING)
     if divergence <= 0:
         raise InvalidParameter(
-            "order", order, f"a number that leaves some allowance, such as {float(_best_order(guarantee)):.4g}"
+            "order", order, f"an order that fits the guarantee, such as {float(_best_order(guarantee)):.4g}"
         )
     return RenyiAllowance(alpha, divergence)
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-_MAX_LISTED_MARGINALS = 12
+_MAX_MARGINALS_IN_TEXT = 12
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Quality:
             f"measured    in {count_with_noun(len(self.marginals), 'round')}; share of rows in another "
             "cell than in the data, corrected for noise:",
         ]
-        worst_first = sorted(self.marginals, key=lambda marginal: -marginal.distance)[:_MAX_LISTED_MARGINALS]
+        worst_first = sorted(self.marginals, key=lambda marginal: -marginal.distance)[:_MAX_MARGINALS_IN_TEXT]
         name_width = max((len(" × ".join(marginal.columns)) for marginal in worst_first), default=0)
         for marginal in worst_first:
             padded_name = f"{' × '.join(marginal.columns):<{name_width}}"
@@ -274,7 +274,7 @@ class ModelCard:
         try:
             target.write_text(writers[target.suffix.lower()](), encoding="utf-8")
         except OSError as error:
-            fix = "name a file in an existing folder that you can write to"
+            fix = "name a file in an existing folder that you can write to, on a disk with free space"
             rule = f"a file that can be written ({os.strerror(error.errno or 0)})"
             raise InvalidParameter("path", str(target), rule, fix=fix) from error
 
@@ -288,7 +288,7 @@ class ModelCard:
             for column in self.columns
         ]
         source = f"table {self.table}{f', where {self.where}' if self.where else ''}; rows: {rows}"
-        made = f"{self.method}, {count_with_noun(len(self.measured), 'marginal')} measured{ended}; {self.software}"
+        method = f"{self.method}, {count_with_noun(len(self.measured), 'marginal')} measured{ended}; {self.software}"
         price = [
             f"{self.guarantee} for {self.unit}, {self.neighbours} neighbours; {self.row_limits}",
             f"noise: {'; '.join(self.mechanisms)}",
@@ -296,7 +296,7 @@ class ModelCard:
             f"line {self.line} of the ledger, {self.time}",
         ]
         return [
-            ("Source", [source, made]),
+            ("Source", [source, method]),
             ("Columns", columns),
             ("Privacy", price),
             (_ERRORS, self._error_lines()),
@@ -334,7 +334,7 @@ def card_path(path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     if target.suffix.lower() not in _SUFFIXES:
         endings = join_with_or([*_SUFFIXES])
-        fix = f"end the path in {endings}, for example {target.stem}.html"
+        fix = f"choose a path that ends in {endings}, such as {target.stem}.html"
         raise InvalidParameter("path", str(path), f"a file that ends in {endings}", fix=fix)
     return target
 
@@ -349,12 +349,19 @@ def describe_model(
     scores: Sequence[CandidateScore] = (),
 ) -> ModelCard:
     """Describe a synthetic table from what was released; scores are those that were bought of its rows."""
-    modelled = [CardColumn(each.name, each.type.value, each.size - 1) for each in released.attributes]
-    implied = [
-        CardColumn(each.attribute.name, each.attribute.type.value, each.attribute.size - 1, released.columns[each.by])
-        for each in released.implied
+    modelled = [
+        CardColumn(attribute.name, attribute.type.value, attribute.size - 1) for attribute in released.attributes
     ]
-    guarantee = str(released.price) if charged else "none: a preview on invented rows"
+    implied = [
+        CardColumn(
+            implied_column.attribute.name,
+            implied_column.attribute.type.value,
+            implied_column.attribute.size - 1,
+            released.columns[implied_column.by],
+        )
+        for implied_column in released.implied
+    ]
+    guarantee = str(released.price) if charged else "none: this is a preview on invented rows"
     return ModelCard(
         name=f"Synthetic {released.table or 'rows'}",
         description="",
@@ -388,14 +395,14 @@ def describe_model(
 def _score_text(score: object) -> str:
     """Describe a bought score; exact figures of an owner's comparison are refused."""
     if not isinstance(score, CandidateScore) or score.receipt is None or score.is_preview:
-        fix = "buy one: score = curator.score(rows).release(epsilon=0.1); an exact comparison is for the owner alone"
+        fix = "buy one with curator.score(rows).release(epsilon=0.1); an exact comparison is for the owner alone"
         raise InvalidParameter("scores", type(score).__name__, "a list of results bought with curator.score", fix=fix)
     return f"{str(score).splitlines()[0]}; bought for {score.receipt.guarantee}"
 
 
 def _checked_text(text: object, parameter: str) -> str:
     if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
-        raise InvalidParameter(parameter, text, f"a text of at most {_MAX_CHARACTERS:,} characters")
+        raise InvalidParameter(parameter, text, f"a string of at most {_MAX_CHARACTERS:,} characters")
     return text
 
 

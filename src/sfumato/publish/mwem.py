@@ -66,7 +66,7 @@ class NoisyCounts:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(self.values))
         if not self.values or any(type(count) is not int for count in self.values):
-            raise InvalidParameter("values", self.values[:3], "whole numbers")
+            raise InvalidParameter("values", self.values[:3], "a non-empty list of whole numbers")
 
     @classmethod
     def from_integers(cls, counts: Integers) -> NoisyCounts:
@@ -275,7 +275,7 @@ class FitRound:
         for name in ("attribute_set", "values", *(() if self.cells is None else ("cells",))):
             integers = getattr(self, name)
             if not isinstance(integers, (tuple, list)) or any(type(number) is not int for number in integers):
-                raise InvalidParameter(name, integers, "whole numbers")
+                raise InvalidParameter(name, integers, "a list of whole numbers")
             object.__setattr__(self, name, tuple(integers))
 
 
@@ -327,7 +327,7 @@ class MwemFit:
         object.__setattr__(self, "rounds", tuple(self.rounds))
         is_complete = all(isinstance(attribute, Attribute) for attribute in self.attributes) and self.attributes
         if not is_complete or math.prod(attribute.size for attribute in self.attributes) > MAX_CELLS:
-            rule = f"a list of columns that have at most {MAX_CELLS:,} cells together, and at least one column"
+            rule = f"a list of one or more columns that have at most {MAX_CELLS:,} cells together"
             raise InvalidParameter("attributes", ValueWords(f"{len(self.attributes)} columns"), rule)
         object.__setattr__(
             self,
@@ -335,12 +335,12 @@ class MwemFit:
             tuple(parse_attribute_indices(tuple(requested_set), self.attributes) for requested_set in self.sets),
         )
         if not all(isinstance(fit_round, FitRound) for fit_round in self.rounds):
-            raise InvalidParameter("rounds", len(self.rounds), "a list of FitRound values")
+            raise InvalidParameter("rounds", len(self.rounds), "a list of rounds")
         if not len(self.rounds) <= self.planned <= _MAX_ROUNDS:
             raise InvalidParameter(
                 "planned",
                 self.planned,
-                f"a whole number from {len(self.rounds):,}, the rounds that were run, to {_MAX_ROUNDS:,}",
+                f"a whole number from {len(self.rounds):,} (the rounds that were run) to {_MAX_ROUNDS:,}",
             )
         for fit_round in self.rounds:
             self._check_round(fit_round)

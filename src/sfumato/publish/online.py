@@ -183,7 +183,10 @@ class GatedCounts(SecretSession):
         """
         if self._exact is None or not self.remaining_answers:
             raise InvalidParameter(
-                "question", "gated", "asked while the session has rounds left", fix="open a new session"
+                "question",
+                "gated",
+                "asked before the rounds of the session are used up",
+                fix="open a new session, which is charged as a new release",
             )
         try:
             totals = measure.extract(sum_marginal_to(self._exact, tuple(range(self._exact.ndim)), measure.axes))
@@ -320,7 +323,7 @@ class Hypothesis:
         return np.log(np.maximum(bought, least) / np.maximum(current, least))
 
     def _with_multiplied_weights(self, measure: IntegerWeightedMeasure, steps: Floats) -> Hypothesis:
-        steps_by_part = np.split(steps, np.cumsum([len(part.groups.shown_grid_index) for part in measure.parts])[:-1])
+        steps_by_part = np.split(steps, np.cumsum([len(part.groups.answer_grid_index) for part in measure.parts])[:-1])
         table = (
             sum(part.apply_transpose(part_steps) for part, part_steps in zip(measure.parts, steps_by_part, strict=True))
             / measure.max_row_effect
@@ -332,17 +335,17 @@ class Hypothesis:
         return replace(self, counts=reweighted_counts * (self.total / max(float(reweighted_counts.sum()), 1e-300)))
 
 
-def first_hypothesis(known: SynopsisEstimates, *, textbook: bool = False) -> Hypothesis:
+def first_hypothesis(estimates: SynopsisEstimates, *, textbook: bool = False) -> Hypothesis:
     """Return the maximum-entropy table with the measured marginals, mixed with a small uniform share."""
-    sizes = tuple(attribute.size for attribute in known.attributes)
+    sizes = tuple(attribute.size for attribute in estimates.attributes)
     cells = int(np.prod(sizes))
-    total = max(float(known.marginal(())), 1.0)
+    total = max(float(estimates.marginal(())), 1.0)
     uniform = np.full(sizes, total / cells)
     if textbook:
         return Hypothesis(uniform, total, True)
-    sets: Sequence[AttributeSet] = known.sets
+    sets: Sequence[AttributeSet] = estimates.sets
     rounds = max(2, min(30, _MAX_CELL_UPDATES // (cells * max(1, len(sets)))))
-    fitted = fit_max_entropy(known, tuple(range(len(sizes))), sets, rounds)
+    fitted = fit_max_entropy(estimates, tuple(range(len(sizes))), sets, rounds)
     mixed = (1 - _UNIFORM_SHARE) * fitted + _UNIFORM_SHARE * uniform
     return Hypothesis(mixed * (total / float(mixed.sum())), total)
 

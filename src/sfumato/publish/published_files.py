@@ -239,7 +239,7 @@ def synopsis(path: str | os.PathLike[str]) -> PublishedObject:
 def _read_published(content: bytes, path: str | os.PathLike[str]) -> PublishedObject:
     kind = _manifest_kind(content, str(path))
     if kind == _SURVEY_FORM_KIND:
-        fix = "read it with sf.form; the answers are in the reports"
+        fix = "read it with sf.form(…); the answers are in the reports"
         raise SynopsisDamaged("this file is a survey form, which contains no answers", place=str(path), fix=fix)
     reader = _READERS.get(kind)
     return Synopsis(*synopsis_files.read(content, str(path))) if reader is None else reader(content, str(path))

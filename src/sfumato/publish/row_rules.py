@@ -97,8 +97,8 @@ class SampleReport:
             fix = "draw the rows with conditions= or constraints=, and pass that table or its Parquet file"
             raise InvalidParameter(
                 "table",
-                ValueWords("a table without a report"),
-                "made of rows that were drawn with conditions= or constraints=",
+                ValueWords("a table that was drawn without them"),
+                "a table of rows that were drawn with conditions= or constraints=",
                 fix=fix,
             )
         fields: dict[str, Any] = json.loads(stored)
@@ -155,8 +155,8 @@ class ComputedColumn:
     def set_values(self, rows: SampledRows, face: QueryableTable) -> None:
         """Compute the column where it and all that it is computed from are present."""
         everywhere = np.arange(len(rows.codes))
-        named = {*columns_of(self.expression)}
-        inputs = [column for column in self.condition.columns if column[0] in named]
+        input_names = {*columns_of(self.expression)}
+        inputs = [column for column in self.condition.columns if column[0] in input_names]
         ranges = as_ranges(evaluate_rows(rows, self.expression, inputs, face, everywhere))
         low, high = (np.broadcast_to(values, everywhere.shape) for values in (ranges.low, ranges.high))
         null = np.broadcast_to(ranges.null, everywhere.shape)
@@ -245,16 +245,16 @@ def parse_rules(
     if not isinstance(texts, (list, tuple)):
         fix = 'write constraints="discharge >= admission", or a list of such texts'
         raise InvalidParameter("constraints", constraints, "a condition in SQL, or a list of them", fix=fix)
-    kept, computed = [], []
+    rejecting, computed = [], []
     for text in texts:
         parse_expression(text)  # one expression, and nothing after it
         condition = parse_condition(face, f"({text}\n)")
         column = _computed_column(condition, samplers)
         if column is None:
-            kept.append((one_line_excerpt(text), condition))
+            rejecting.append((one_line_excerpt(text), condition))
         else:
             computed.append((one_line_excerpt(text), column))
-    return RowRules(fixed, tuple(kept), tuple(computed))
+    return RowRules(fixed, tuple(rejecting), tuple(computed))
 
 
 def _fixed_column(
@@ -269,21 +269,21 @@ def _fixed_column(
     attribute_index = index_by_name[name.lower()]
     values = list(allowed_value) if isinstance(allowed_value, (list, tuple, set, frozenset)) else [allowed_value]
     if not values:
-        raise InvalidParameter(f"conditions of {name}", allowed_value, "a value, or a list of values")
+        raise InvalidParameter(f"the condition on {name}", allowed_value, "a value, or a list of values")
     sampler, attribute = samplers[attribute_index], face.attributes[attribute_index]
     weights, bin_values = np.zeros(attribute.size), {}
     by_cell: dict[int, set[Any]] = {}
     for value in values:
         plain = value.item() if isinstance(value, np.generic) else value
-        parsed = None if plain is None else parse_value(attribute.type, plain, f"conditions of {name}")
+        parsed = None if plain is None else parse_value(attribute.type, plain, f"the condition on {name}")
         by_cell.setdefault(_declared_cell(attribute, parsed), set()).add(parsed)
     for cell, allowed in by_cell.items():
         is_bin = isinstance(attribute.cells[cell], (RangeCell, GroupCell))
         weights[cell] = _share_of_bin(sampler, cell, len(allowed)) if is_bin else 1.0
         if is_bin:
             bin_values[cell] = _stored_values(attribute, sampler, allowed)
-    shown = " or ".join("NULL" if value is None else str(value) for value in values[:5])
-    text = f"{attribute.name} = {shown}{' or …' if len(values) > 5 else ''}"
+    values_text = " or ".join("NULL" if value is None else str(value) for value in values[:5])
+    text = f"{attribute.name} = {values_text}{' or …' if len(values) > 5 else ''}"
     return FixedColumn(one_line_excerpt(text), attribute_index, weights, bin_values)
 
 
@@ -291,7 +291,7 @@ def _declared_cell(attribute: Attribute, value: Any) -> int:
     """Return the cell of a declared value, or of NULL; refuse an undeclared one."""
     if value is None:
         return attribute.size - 1
-    listed = [
+    single_value_cells = [
         index
         for index, cell in enumerate(attribute.cells)
         if isinstance(cell, ListedCell) and type(cell.value) is type(value) and cell.value == value
@@ -304,10 +304,10 @@ def _declared_cell(attribute: Attribute, value: Any) -> int:
     in_bins += [
         index for index, cell in enumerate(attribute.cells) if isinstance(cell, GroupCell) and value in cell.values
     ]
-    if not (listed or in_bins):
-        fix = f"name a declared value of {attribute.name}, or None for a missing one"
-        raise InvalidParameter(f"conditions of {attribute.name}", value, "a value that the policy declares", fix=fix)
-    return (listed or in_bins)[0]
+    if not (single_value_cells or in_bins):
+        fix = f"use a declared value of {attribute.name}, or None for a missing one"
+        raise InvalidParameter(f"the condition on {attribute.name}", value, "a value that the policy declares", fix=fix)
+    return (single_value_cells or in_bins)[0]
 
 
 def _share_of_bin(sampler: ColumnSampler, cell: int, allowed: int) -> float:
@@ -326,7 +326,7 @@ def _stored_values(attribute: Attribute, sampler: ColumnSampler, allowed: set[An
         for number in numbers:
             if sampler.step and (number / sampler.step).denominator != 1:
                 raise InvalidParameter(
-                    f"conditions of {attribute.name}",
+                    f"the condition on {attribute.name}",
                     float(number),
                     f"a multiple of its grid, {sampler.step}",
                     fix="round the value to the grid",
@@ -411,7 +411,7 @@ def condition_model(
 
 def _no_rows_refusal(texts: Sequence[str]) -> Unsupported:
     rule = f"no row can meet all these conditions: {'; '.join(texts)}"
-    fix = "remove a condition, or ask for values that the policy allows together"
+    fix = "remove a condition, or use values that the policy allows together"
     return Unsupported("no-such-rows", rule, fix=fix, place="the conditions")
 
 
@@ -476,17 +476,17 @@ def draw_accepted(
     import pyarrow
 
     parts: list[pyarrow.Table] = []
-    kept = drawn = 0
+    accepted_count = drawn = 0
     most_drawn = max(_MIN_DRAWS, MAX_DRAWS_PER_ROW * rows)
-    while kept < rows:
+    while accepted_count < rows:
         if drawn >= most_drawn:
-            raise _rare_rows_refusal(texts, kept, drawn, rows)
-        share = max(kept / drawn, 1 / MAX_DRAWS_PER_ROW) if drawn else 1.0
-        batch = min(MAX_AT_ONCE, most_drawn - drawn, math.ceil(1.1 * (rows - kept) / share) + 8)
+            raise _rare_rows_refusal(texts, accepted_count, drawn, rows)
+        share = max(accepted_count / drawn, 1 / MAX_DRAWS_PER_ROW) if drawn else 1.0
+        batch = min(MAX_AT_ONCE, most_drawn - drawn, math.ceil(1.1 * (rows - accepted_count) / share) + 8)
         drawn_rows = draw(batch)
-        accepted = np.flatnonzero(accept(drawn_rows))[: rows - kept]
+        accepted = np.flatnonzero(accept(drawn_rows))[: rows - accepted_count]
         parts.append(drawn_rows.to_arrow().take(pyarrow.array(accepted)))
-        kept, drawn = kept + accepted.size, drawn + batch
+        accepted_count, drawn = accepted_count + accepted.size, drawn + batch
     return pyarrow.concat_tables(parts), drawn
 
 
@@ -499,7 +499,7 @@ class RowDrawer:
     conditioned: ConditionedModel | None = None
     face: QueryableTable | None = None
     impossible: tuple[CellCondition, ...] = ()
-    _kept: int = 0
+    _accepted: int = 0
     _drawn: int = 0
 
     def draw_parts(self, rows: int) -> Iterator[pyarrow.Table]:
@@ -514,7 +514,7 @@ class RowDrawer:
         table, drawn = draw_accepted(
             self.draw, lambda part: rules.accepted_rows(part, face, self.impossible), rows, rules.texts
         )
-        self._kept, self._drawn = self._kept + rows, self._drawn + drawn
+        self._accepted, self._drawn = self._accepted + rows, self._drawn + drawn
         return table
 
     @property
@@ -525,7 +525,7 @@ class RowDrawer:
         computed = tuple(text for text, _ in self.rules.computed)
         conditioned = self.conditioned
         return SampleReport(
-            self._kept,
+            self._accepted,
             self._drawn,
             conditioned.enforced_by_model,
             computed,
@@ -534,7 +534,7 @@ class RowDrawer:
         )
 
 
-def _rare_rows_refusal(texts: Sequence[str], kept: int, drawn: int, rows: int) -> Unsupported:
-    rule = f"only {kept:,} of {drawn:,} drawn rows meet {'; '.join(texts)}, and {rows:,} were asked for"
-    fix = "ask for fewer rows, loosen a constraint, or fix its columns with conditions="
+def _rare_rows_refusal(texts: Sequence[str], accepted_count: int, drawn: int, rows: int) -> Unsupported:
+    rule = f"only {accepted_count:,} of {drawn:,} drawn rows meet {'; '.join(texts)}, and {rows:,} were asked for"
+    fix = "draw fewer rows, loosen a constraint, or fix its columns with conditions="
     return Unsupported("rare-rows", rule, fix=fix, place="the constraints")

@@ -28,7 +28,7 @@ def rows_file_path(path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     if target.suffix.lower() not in _WRITERS:
         endings = join_with_or([*_WRITERS])
-        fix = f"end the path in {endings}, for example {target.stem}.parquet"
+        fix = f"choose a path that ends in {endings}, such as {target.stem}.parquet"
         raise InvalidParameter("path", str(path), f"a file that ends in {endings}", fix=fix)
     return target
 
@@ -76,7 +76,7 @@ def is_database_path(path: str | os.PathLike[str]) -> bool:
 
 
 def _unwritable_refusal(target: Path, reason: str) -> InvalidParameter:
-    fix = "name a file in an existing folder that you can write to"
+    fix = "name a file in an existing folder that you can write to, on a disk with free space"
     return InvalidParameter("path", str(target), f"a file that can be written ({reason})", fix=fix)
 
 

@@ -662,7 +662,7 @@ def seeded_bytes(seed: object) -> ByteSource:
     (True, False)
     """
     if type(seed) is not int or not 0 <= seed <= _MAX_SEED:
-        fix = "write seed=7, or leave it out for rows that nobody can repeat"
+        fix = "write for example seed=7, or leave out seed for rows that nobody can draw again"
         raise InvalidParameter("seed", seed, "a whole number from 0 to 2^64 − 1", fix=fix)
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 

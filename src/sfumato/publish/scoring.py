@@ -117,7 +117,7 @@ class SetDistance:
 
     def __post_init__(self) -> None:
         if self.candidate.sizes != self.reading.sizes:
-            raise InvalidParameter("candidate", self.candidate.sizes, "a table coded as the private rows are")
+            raise InvalidParameter("candidate", self.candidate.sizes, "a table coded like the private rows")
         if not self.sets or not self.candidate_rows:
             raise InvalidParameter(
                 "candidate", ValueWords("no rows or no columns"), "a table with rows, and at least one set of columns"

@@ -88,13 +88,10 @@ class Synopsis:
         for name, kind in (("published", PublishedMarginals), ("receipt", Receipt)):
             if not isinstance(getattr(self, name), kind):
                 given = ValueWords(f"an object of type {type(getattr(self, name)).__name__}")
-                raise InvalidParameter(
-                    name, given, f"a {kind.__name__} value", fix="load the .sfu file with sf.synopsis(path)"
-                )
+                fix = "use sf.synopsis(path), which loads the .sfu file with its receipt"
+                raise InvalidParameter(name, given, f"a {kind.__name__} value", fix=fix)
         if type(self.earlier) is not tuple or not all(isinstance(release, Synopsis) for release in self.earlier):
-            raise InvalidParameter(
-                "earlier", ValueWords(f"a {type(self.earlier).__name__}"), "a tuple of Synopsis values"
-            )
+            raise InvalidParameter("earlier", ValueWords(f"a {type(self.earlier).__name__}"), "a tuple of synopses")
 
     @cached_property
     def _combined_releases(self) -> CombinedReleases:
@@ -170,12 +167,12 @@ class Synopsis:
         """What questions in SQL see of the synopsis."""
         return self._queryable_with(replace(self._synopsis_estimates, declared_zeros=lambda: self._zeros))
 
-    def _queryable_with(self, known: SynopsisEstimates) -> answering.QueryableTable:
+    def _queryable_with(self, estimates: SynopsisEstimates) -> answering.QueryableTable:
         face_fields = (
             self.table,
             self.attributes,
             self._combined_releases.domains,
-            known,
+            estimates,
             self.receipt,
             self.published.where,
         )
@@ -215,7 +212,7 @@ class Synopsis:
                 " and ".join(self.attributes[p].name for p in measured_set)
                 for measured_set in self._synopsis_estimates.sets[:3]
             )
-            fix = f"choose columns from one of: {published}; for others ask in SQL, which answers with bounds"
+            fix = f"choose columns from one of {published}; for other columns use SQL, which answers with bounds"
             raise InvalidParameter(
                 "columns", list(columns), "chosen from columns that were published together", fix=fix
             )
@@ -383,7 +380,7 @@ class Synopsis:
         """Write one file, which ``sf.synopsis(path)`` reads without data, curator or ledger."""
         if self.earlier:
             fix = "save each of synopsis.releases, and add them again after reading"
-            rule = "a single release: a file refers to one line of a ledger"
+            rule = "a single release, because a file refers to one line of a ledger"
             raise InvalidParameter("synopsis", ValueWords("a sum of several releases"), rule, fix=fix)
         synopsis_files.save(self.published, self.receipt, path)
 
@@ -403,9 +400,9 @@ class Synopsis:
         for release in releases[1:]:
             _require_combinable(releases[0], release)
         if len({release.receipt.line for release in releases}) != len(releases):
-            rule = "the synopsis of another release: adding a release to itself adds no information"
+            rule = "the synopsis of another release, because adding a release to itself adds no information"
             raise InvalidParameter(
-                "other", ValueWords("the same release"), rule, fix="add the synopsis of another release"
+                "other", ValueWords("the same release"), rule, fix="add a synopsis from another line of the ledger"
             )
         ordered = sorted(releases, key=lambda release: release.receipt.line)
         CombinedReleases.from_releases([release.published for release in ordered])
@@ -455,7 +452,8 @@ def _require_combinable(first: Synopsis, second: Synopsis) -> None:
             )
     if first.plan.marginals or second.plan.marginals:
         rule = (
-            "a synopsis with Gaussian noise: with Laplace noise, a release that depends on an earlier one has no range"
+            "a synopsis with Gaussian noise, because with Laplace noise a release that depends on an "
+            "earlier one has no range"
         )
         raise InvalidParameter("other", ValueWords("Laplace noise"), rule, fix="query each synopsis separately")
 

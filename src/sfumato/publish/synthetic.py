@@ -167,9 +167,9 @@ class Synthetic:
         """
         row_count = _row_count(rows)
         if row_count > MAX_HELD:
-            fix = f'write them to a file: synthetic.write("rows.parquet", rows={row_count}), or sfumato sample'
+            fix = f'write them to a file with synthetic.write("rows.parquet", rows={row_count}) or sfumato sample'
             raise InvalidParameter(
-                "rows", row_count, f"a number up to {MAX_HELD:,}, the most rows that are kept in memory", fix=fix
+                "rows", row_count, f"at most {MAX_HELD:,}, because the rows are kept in memory", fix=fix
             )
         import pyarrow
 
@@ -528,8 +528,8 @@ class Synthetic:
 def _implied_texts(column: ImpliedColumn) -> tuple[str | None, ...]:
     """Return the text of an implied column for each cell of the deciding column."""
     texts = [
-        str(listed_cell.value) if isinstance(listed_cell, ListedCell) else None
-        for listed_cell in column.attribute.cells
+        str(implied_cell.value) if isinstance(implied_cell, ListedCell) else None
+        for implied_cell in column.attribute.cells
     ]
     return tuple(texts[cell] for cell in column.cells)
 
@@ -555,7 +555,7 @@ def _check_charge(released: ReleasedSynthesis, steps: tuple[Charged, ...], recei
         return [Check("charge", None, "nothing was bought: it was a preview on invented rows")]
     costs = [step_cost(step, pure=not price.allows_gaussian) for step in steps]
     if None in costs:
-        return [Check("charge", None, "a step has a mechanism whose cost cannot be summed")]
+        return [Check("charge", None, "a step has a mechanism whose price cannot be added up")]
     cost = sum((step_charge for step_charge in costs if step_charge is not None), start=Fraction(0))
     curve = (Curve.concentrated if price.allows_gaussian else Curve.pure)(cost, Neighbours(receipt.neighbours))
     is_kept = price.is_satisfied_by(curve)

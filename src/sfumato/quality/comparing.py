@@ -82,7 +82,7 @@ def save_private(text: str, path: str | os.PathLike[str]) -> None:
         raise SfumatoError(
             f"the page cannot be written ({reason})",
             place=str(target),
-            fix="name a file in an existing folder that you can write to",
+            fix="name a file in an existing folder that you can write to, on a disk with free space",
         ) from None
     finally:
         partial.unlink(missing_ok=True)
@@ -121,8 +121,8 @@ def compare(
     paired = common_columns(compared, bin_count)
     for rows, role in zip(compared.tables, ("real", "synthetic"), strict=True):
         if not rows.num_rows:
-            fix = f"pass a {role} table that has rows"
-            raise InvalidParameter(f"the {role} table", ValueWords("no rows"), "one with at least one row", fix=fix)
+            fix = "check that you passed the right file or table"
+            raise InvalidParameter(f"the {role} table", ValueWords("no rows"), "non-empty", fix=fix)
     coded = (
         _code_by_values(paired) if policy_table is None else _code_by_policy(policy_table, (real, synthetic), compared)
     )
@@ -143,7 +143,7 @@ def _read_if_database_file(source: Any, policy_table: Table | None) -> Any:
         raise InvalidPolicy(
             "this database file has several tables, so it is not clear which one to compare",
             place=str(path),
-            fix=f"pass a policy that names one of {', '.join(names[:10])}, or export that table to a Parquet file",
+            fix=f"export one of them ({', '.join(names[:10])}) to a Parquet file, or pass a policy that names it",
         )
     return read_table(path, table_name)
 
@@ -174,9 +174,12 @@ def _select_columns(both_tables: PairedTables, columns: Sequence[str] | None, ta
             )
         selected = list(dict.fromkeys(str(name) for name in requested))
     if not selected:
-        rule = "a policy that declares values or bins for a column of both tables"
+        rule = "one that declares values or bins for a column of both tables"
         raise InvalidParameter(
-            "policy", table.name if table else None, rule, fix="declare values or bins for such a column in the policy"
+            "policy",
+            table.name if table else None,
+            rule,
+            fix="add values = [...] or bins = [...] to a column in the policy, or leave out policy",
         )
     order = list(both_tables.kinds)
     names = [exact_name[name.lower()] for name in selected]
@@ -232,8 +235,8 @@ def _compute_comparison(
         None if target is None else prediction_scores(paired, target)
     )  # first: a missing extra is reported at once
     distances_by_ways = {ways: distances(real, synthetic, ways) for ways in range(1, min(3, len(names)) + 1)}
-    numeric_columns = [each for each in paired if each.numbers is not None]
-    types = [each.kind for each in paired]
+    numeric_columns = [column for column in paired if column.numbers is not None]
+    types = [column.kind for column in paired]
     return Comparison(
         tables.tables[0].num_rows,
         tables.tables[1].num_rows,
@@ -243,7 +246,7 @@ def _compute_comparison(
         tuple(summarise_marginals(marginals, names, ways) for ways, marginals in distances_by_ways.items()),
         _distance_matrix(len(names), distances_by_ways),
         (_as_matrix(associations(real)), _as_matrix(associations(synthetic))),
-        tuple(each.name for each in numeric_columns),
+        tuple(column.name for column in numeric_columns),
         (_as_matrix(correlations(numeric_columns, 0)), _as_matrix(correlations(numeric_columns, 1))),
         propensity(paired),
         nearest_rows(paired),
@@ -276,4 +279,4 @@ def _distance_matrix(columns: int, distances_by_ways: dict[int, dict[ColumnSet, 
 
 
 def _as_matrix(matrix: Any) -> Matrix:
-    return tuple(tuple(float(each) for each in row) for row in matrix)
+    return tuple(tuple(float(entry) for entry in row) for row in matrix)

@@ -162,7 +162,9 @@ def correlations(columns: Sequence[CommonColumn], table: int) -> Floats:
     """Return Pearson's correlation of every two numeric columns, over the rows that have both; 0 where one of them is
     constant.
     """
-    numbers = np.stack([each.numbers[table] for each in columns if each.numbers is not None] or [np.zeros(0)], axis=1)
+    numbers = np.stack(
+        [column.numbers[table] for column in columns if column.numbers is not None] or [np.zeros(0)], axis=1
+    )
     present = (~np.isnan(numbers)).astype(np.float64)
     centred = np.where(present > 0, numbers, 0.0)
     centred = (centred - centred.sum(axis=0) / np.maximum(present.sum(axis=0), 1)) * present
@@ -216,10 +218,12 @@ def nearest_rows(columns: Sequence[CommonColumn]) -> NearestRows | None:
     if real_count < 2:
         return None
     searched, queried = evenly_spaced(real_count, MAX_SEARCHED_ROWS), evenly_spaced(synthetic_count, MAX_QUERIED_ROWS)
-    own_positions = evenly_spaced(len(searched), MAX_QUERIED_ROWS)
+    query_positions = evenly_spaced(len(searched), MAX_QUERIED_ROWS)
     synthetic = _nearest_distances(columns, (1, queried), searched, None)
-    real = _nearest_distances(columns, (0, searched[own_positions]), searched, own_positions)
-    quantiles = [tuple(float(each) for each in np.quantile(distances, _SHARES)) for distances in (synthetic, real)]
+    real = _nearest_distances(columns, (0, searched[query_positions]), searched, query_positions)
+    quantiles = [
+        tuple(float(quantile) for quantile in np.quantile(distances, _SHARES)) for distances in (synthetic, real)
+    ]
     return NearestRows(_SHARES, quantiles[0], quantiles[1], *_copied_shares(columns), len(queried), len(searched))
 
 
@@ -246,7 +250,7 @@ def _nearest_distances(
     columns: Sequence[CommonColumn],
     queried: tuple[int, NDArray[np.int64]],
     searched: NDArray[np.int64],
-    own_positions: NDArray[np.int64] | None,
+    query_positions: NDArray[np.int64] | None,
 ) -> Distances:
     """Return for each row the least distance to a searched row, except that at its own position if one is given."""
     table, rows = queried
@@ -257,8 +261,8 @@ def _nearest_distances(
         distances = np.zeros((len(block), len(searched)), np.float32)
         for column in columns:
             distances += _column_distance(column, table, block, searched)
-        if own_positions is not None:
-            distances[np.arange(len(block)), own_positions[start : start + step]] = np.inf
+        if query_positions is not None:
+            distances[np.arange(len(block)), query_positions[start : start + step]] = np.inf
         least[start : start + step] = distances.min(axis=1)
     return least / np.float32(len(columns))
 

@@ -64,7 +64,7 @@ def propensity(columns: Sequence[CommonColumn]) -> Propensity:
     """Compute the pMSE of a logistic model on the cells of all columns."""
     rows = [evenly_spaced(len(columns[0].codes[table]), _MAX_PROPENSITY_ROWS) for table in (0, 1)]
     labels = np.concatenate([np.zeros(len(rows[0])), np.ones(len(rows[1]))])
-    design = np.concatenate([_one_hot(each, rows) for each in columns], axis=1)
+    design = np.concatenate([_one_hot(column, rows) for column in columns], axis=1)
     centred = np.concatenate([np.ones((len(labels), 1)), design - design.mean(axis=0)], axis=1)
     share, count = float(labels.mean()), len(labels)
     rank = int(np.linalg.matrix_rank(centred.T @ centred, hermitian=True))
@@ -139,8 +139,8 @@ def prediction_scores(columns: Sequence[CommonColumn], target: str) -> Predictio
         raise InvalidParameter(
             "target",
             target,
-            "one of at least two shared columns: it is predicted from the others",
-            fix="compare tables that share at least two columns",
+            "a column that can be predicted from others, but the tables share only one column",
+            fix="compare tables that share at least two columns, or leave out target",
         )
     labels, classes = _classes_and_count(columns[target_index])
     rows = [evenly_spaced(len(classes_of_rows), _MAX_LEARNING_ROWS) for classes_of_rows in labels]
@@ -164,15 +164,15 @@ def _import_model() -> Any:
         raise SfumatoError(
             "predicting a target column needs scikit-learn, which is not installed",
             place="target",
-            fix=f"{install_command('quality')}, or leave out the target",
+            fix=f"{install_command('quality')}, or leave out target",
         ) from None
     return lambda: HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=0)
 
 
 def _column_index(columns: Sequence[CommonColumn], target: str) -> int:
-    names = [each.name.lower() for each in columns]
+    names = [column.name.lower() for column in columns]
     if not isinstance(target, str) or target.lower() not in names:
-        available = ", ".join(each.name for each in columns[:20])
+        available = ", ".join(column.name for column in columns[:20])
         raise InvalidParameter("target", target, f"one of the columns that both tables have: {available}")
     return names.index(target.lower())
 
@@ -181,17 +181,19 @@ def _classes_and_count(column: CommonColumn) -> tuple[tuple[Codes, Codes], int]:
     """Return the classes of both tables: the cells where they are few, otherwise above or not above the real median."""
     if column.numbers is None and column.size > MAX_CLASSES:
         rule = f"a numeric column, or a column with at most {MAX_CLASSES} different values"
-        raise InvalidParameter("target", column.name, rule)
+        raise InvalidParameter("target", column.name, rule, fix="choose another column, or leave out target")
     if column.numbers is None or len(np.unique(column.numbers[0])) <= min(MAX_CLASSES, column.size):
         return column.codes, column.size
     median = np.nanmedian(column.numbers[0])
-    real, synthetic = ((each > median).astype(np.int64) for each in column.numbers)
+    real, synthetic = ((numbers > median).astype(np.int64) for numbers in column.numbers)
     return (real, synthetic), 2
 
 
 def _feature_matrix(columns: Sequence[CommonColumn], table: int) -> Floats:
     """Return the feature matrix: numbers as they are, cell codes for everything else."""
-    return np.stack([each.codes[table] if each.numbers is None else each.numbers[table] for each in columns], axis=1)
+    return np.stack(
+        [column.codes[table] if column.numbers is None else column.numbers[table] for column in columns], axis=1
+    )
 
 
 def _train_and_test(model: Any, training: tuple[Floats, Codes], test: tuple[Floats, Codes], classes: int) -> float:
@@ -205,7 +207,7 @@ def _train_and_test(model: Any, training: tuple[Floats, Codes], test: tuple[Floa
         model.fit(*training)
         scores[:, model.classes_] = model.predict_proba(test[0])
     areas = [roc_auc(scores[:, index], test[1] == index) for index in range(classes)]
-    defined = [each for each in areas if each is not None]
+    defined = [area for area in areas if area is not None]
     return float(np.mean(defined)) if defined else 0.5
 
 

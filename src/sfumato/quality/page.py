@@ -69,7 +69,7 @@ class QualityFigures:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.columns)
+        return tuple(column.name for column in self.columns)
 
 
 _MAX_OVERLAYS, _MAX_OVERLAY_CELLS, _MAX_NAMES = 6, 25, MAX_ROWS
@@ -216,14 +216,14 @@ def _overlay_figures(columns: Sequence[ComparedColumn]) -> Iterator[str]:
     legend += f'<span class="key" style="background:{SYNTHETIC}"></span> synthetic'
     for column in columns:
         cells = sorted(range(len(column.labels)), key=lambda cell: -abs(column.real[cell] - column.synthetic[cell]))
-        shown_cells = sorted(cells[:_MAX_OVERLAY_CELLS])
-        shares = [[distribution[cell] for cell in shown_cells] for distribution in (column.real, column.synthetic)]
+        plotted_cells = sorted(cells[:_MAX_OVERLAY_CELLS])
+        shares = [[distribution[cell] for cell in plotted_cells] for distribution in (column.real, column.synthetic)]
         omitted = (
             ""
-            if len(shown_cells) == len(cells)
-            else f"; the {len(shown_cells)} of {len(cells):,} cells that differ most"
+            if len(plotted_cells) == len(cells)
+            else f"; the {len(plotted_cells)} of {len(cells):,} cells that differ most"
         )
-        names = [column.labels[cell] for cell in shown_cells]
+        names = [column.labels[cell] for cell in plotted_cells]
         picture = unframed_picture(paired_bars(names, ("real", "synthetic"), shares[0], shares[1])).svg
         caption = f"<figcaption>{legend}{omitted}</figcaption>"
         yield f"<figure><b>{html.escape(column.name)}</b><br>{picture}{caption}</figure>"
@@ -231,15 +231,15 @@ def _overlay_figures(columns: Sequence[ComparedColumn]) -> Iterator[str]:
 
 def _distance_bars(columns: Sequence[ComparedColumn]) -> Drawing:
     """Draw a bar for each column's total variation."""
-    values = tuple(each.variation for each in columns)
-    texts = tuple(f"{each:.3f}" for each in values)
-    names = tuple(each.name for each in columns)
+    values = tuple(column.variation for column in columns)
+    texts = tuple(f"{value:.3f}" for value in values)
+    names = tuple(column.name for column in columns)
     return bar_panels([ChartData("total variation", "column", names, values, (None,) * len(values), texts)], 600.0)
 
 
 def _pair_heat_map(names: Sequence[str], cells: Matrix, *, signed: bool = False) -> Drawing:
     """Draw a heat map of every pair of columns."""
-    texts = tuple(tuple(f"{round(each, 2) + 0.0:.2f}" for each in row) for row in cells)
+    texts = tuple(tuple(f"{round(cell, 2) + 0.0:.2f}" for cell in row) for row in cells)
     values = tuple(tuple(row) for row in cells)
     return heat_map(HeatMapGrid("", tuple(names), tuple(names), values, texts, signed=signed))
 

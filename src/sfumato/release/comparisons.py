@@ -60,10 +60,10 @@ class ThresholdAnswer:
             number = getattr(self, name)
             object.__setattr__(self, name, None if number is None and name == "value" else exact(number, name))
         codec.check_simple_fields(self)
-        if (self.value is None) is not (self.noise is None) or (self.value is not None and not self.above):
-            raise InvalidParameter(
-                "value", self.value, 'given together with its noise where the answer is "above", and left out elsewhere'
-            )
+        if (self.value is None) is not (self.noise is None):
+            raise InvalidParameter("value", self.value, "a number if noise is given, and None without noise")
+        if self.value is not None and not self.above:
+            raise InvalidParameter("value", self.value, 'None, because "above" is False')
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> Fraction | None:
         """Return the half-width of the noisy value at this confidence; None without a value."""

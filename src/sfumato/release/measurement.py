@@ -160,7 +160,10 @@ class Batch:
             raise InvalidParameter("measurements", (), "non-empty", fix="give at least one measurement")
         if len({measurement.reading.bounded.sample for measurement in self.measurements}) > 1:
             raise InvalidParameter(
-                "measurements", self.measurements, "measurements of all units, or of one sample of them"
+                "measurements",
+                self.measurements,
+                "either all of all units, or all of one sample of units",
+                fix="release the measurements of the sample on their own",
             )
 
     @property
@@ -202,11 +205,18 @@ def _require_covered_spread(
 ) -> None:
     """Require that a selection's ε covers the spread that the reading proves, and its grid keeps integer scores."""
     if mechanism.neighbours is not reading.neighbours:
-        rule = f"made for the policy's neighbours, {reading.neighbours.value}"
-        raise InvalidParameter("mechanism", repr(mechanism), rule)
-    if mechanism.grid > 1 or mechanism.rate * reading.score_difference_bound > mechanism.epsilon:
-        allowed = f"made for scores whose differences one unit changes by up to {reading.score_difference_bound}"
-        raise InvalidParameter("mechanism", repr(mechanism), allowed)
+        rule = f'made for neighbours="{reading.neighbours.value}", as in the policy'
+        fix = f'write neighbours="{reading.neighbours.value}" in the mechanism'
+        raise InvalidParameter("mechanism", repr(mechanism), rule, fix=fix)
+    if mechanism.grid > 1:
+        raise InvalidParameter("mechanism", repr(mechanism), "made for whole scores", fix="lower its grid to 1")
+    bound = reading.score_difference_bound
+    if mechanism.rate * bound > mechanism.epsilon:
+        spread = (
+            f"made for scores whose differences change by up to {bound} when one unit is added, removed or replaced"
+        )
+        fix = f"multiply the sensitivity of the mechanism by {mechanism.rate * bound / mechanism.epsilon} or more"
+        raise InvalidParameter("mechanism", repr(mechanism), spread, fix=fix)
 
 
 def _require_covered_keys(reading: KeyHolders, mechanism: KeyThreshold) -> None:
@@ -214,7 +224,8 @@ def _require_covered_keys(reading: KeyHolders, mechanism: KeyThreshold) -> None:
     covers_keys = mechanism.max_groups >= reading.max_keys_per_unit and mechanism.weighted >= reading.is_weighted
     if not covers_keys or mechanism.neighbours is not reading.neighbours:
         rule = f"made for {reading.max_keys_per_unit} keys per unit and {reading.neighbours.value} neighbours"
-        raise InvalidParameter("mechanism", repr(mechanism), rule)
+        fix = f"write max_groups={reading.max_keys_per_unit} in the mechanism"
+        raise InvalidParameter("mechanism", repr(mechanism), rule, fix=fix)
 
 
 def _require_covered_rows(
@@ -223,22 +234,24 @@ def _require_covered_rows(
     """Require that a selection by ranks covers as many rows as one unit has, under the neighbours of the policy."""
     if is_unfit or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.rows_per_unit:
         rule = f"made for {reading.rows_per_unit} rows per unit and {reading.neighbours.value} neighbours"
-        raise InvalidParameter("mechanism", repr(mechanism), rule)
+        fix = f"write rows_per_unit={reading.rows_per_unit} in the mechanism"
+        raise InvalidParameter("mechanism", repr(mechanism), rule, fix=fix)
 
 
 def _require_session_sensitivity(reading: SteppedTotal, mechanism: AboveThreshold) -> None:
     """Require that a question is within the sensitivity that the session was charged for, and monotone if it was."""
     if mechanism.neighbours is not reading.neighbours:
-        rule = f"made for the policy's neighbours, {reading.neighbours.value}"
-        raise InvalidParameter("mechanism", repr(mechanism), rule)
+        rule = f'made for neighbours="{reading.neighbours.value}", as in the policy'
+        fix = f'write neighbours="{reading.neighbours.value}" in the mechanism'
+        raise InvalidParameter("mechanism", repr(mechanism), rule, fix=fix)
     if reading.max_change_in_steps > mechanism.sensitivity:
         change, allowed = (
             format_exact(steps * reading.grid) for steps in (reading.max_change_in_steps, mechanism.sensitivity)
         )
         rule = f"at most {allowed}, the sensitivity that the session was opened with"
         fix = f"lower the limits, for example .limit(rows=1), or open a session with sensitivity={change}"
-        raise InvalidParameter("the change of this question's answer by one unit", change, rule, fix=fix)
+        raise InvalidParameter("the sensitivity of this question", ValueWords(change), rule, fix=fix)
     if mechanism.monotone and not reading.is_monotone:
-        rule = "of values that cannot be negative: this session was opened for questions that only grow with more units"
-        fix = "write SUM(GREATEST(x, 0)), for example, or open a session with monotone=False"
+        rule = "over values that cannot be negative: answers in this session may only grow when a unit is added"
+        fix = "write, for example, SUM(GREATEST(x, 0)), or open a session with monotone=False"
         raise InvalidParameter("the sum", ValueWords("values that may be negative"), rule, fix=fix)

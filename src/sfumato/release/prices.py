@@ -43,11 +43,13 @@ class Price:
     rho: Fraction | None = None
 
     def __init__(self, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> None:
-        if (epsilon is None) == (rho is None):
+        if epsilon is not None and rho is not None:
+            raise InvalidParameter("epsilon", epsilon, "left out if rho is given")
+        if epsilon is None and rho is None:
             raise InvalidParameter(
                 "epsilon",
                 epsilon,
-                "a number, alone or with delta, unless rho is given instead: every release needs a price",
+                "a number, unless rho is given: every release needs one of them as its price",
                 fix="write release(epsilon=0.5), release(epsilon=0.5, delta=1e-9) or release(rho=0.01)",
             )
         object.__setattr__(self, "epsilon", None if epsilon is None else exact(epsilon, "epsilon", POSITIVE))
@@ -124,7 +126,7 @@ def least_four_digit_price(log_excess_at: Callable[[Fraction], float]) -> Fracti
 
     def enough(position: int) -> bool:
         if abs(position) > _LARGEST_POSITION:
-            raise InvalidParameter("price", _four_digit_number(position), "a price from 1e-60 to 1e60")
+            raise InvalidParameter("price", _four_digit_number(position), "a number from 1e-60 to 1e60")
         return log_excess_at(_four_digit_number(position)) <= 0
 
     first = min(_LARGEST_GUESS, max(-_LARGEST_GUESS, log_excess_at(Fraction(1))))
@@ -207,19 +209,19 @@ MAX_PRICES = 1_000_000
 def parse_prices_and_denominator(prices: Any) -> tuple[tuple[Fraction, ...], int]:
     """Parse public prices: return them sorted without duplicates, and the factor that makes all of them integers."""
     if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
-        raise InvalidParameter("prices", prices, "a list of at least one price")
+        raise InvalidParameter("prices", prices, "a list of at least one price", fix="for example, write [1, 2, 5]")
     if len(prices) > MAX_PRICES:
         raise InvalidParameter(
             "prices", ValueWords(f"{len(prices)} prices"), f"a list of at most {MAX_PRICES:,} prices"
         )
-    sorted_prices = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
+    sorted_prices = tuple(sorted({exact(price, "prices", POSITIVE.for_list) for price in prices}))
     denominator = math.lcm(*(price.denominator for price in sorted_prices))
     if sorted_prices[-1] * denominator > 10**12:
         raise InvalidParameter(
             "prices",
-            ValueWords("prices with many digits"),
-            "whole multiples of one common step, each at most 1e12 steps",
-            fix="round the prices, for example to whole numbers",
+            ValueWords("numbers with more digits"),
+            "numbers that have at most twelve digits when all are counted in the same unit, such as cents",
+            fix="round the prices to a larger unit, for example to whole numbers",
         )
     return sorted_prices, denominator
 

@@ -24,7 +24,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.additive import FAMILIES, Laplace
-from sfumato.mechanisms.key_thresholds import MAX_KEYS, MAX_WEIGHT
+from sfumato.mechanisms.key_thresholds import MAX_KEYS, MAX_WEIGHT, is_gaussian_surely_no_better
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
@@ -183,12 +183,12 @@ def price_release(
     ]
     if not candidates:
         raise _incompatible_strategy_refusal(options[0].strategy)
-    least_noise = min(candidates, key=_sum_log_half_widths)
+    least_noise = candidates[0] if len(candidates) == 1 else min(candidates, key=_sum_log_half_widths)
     chosen = least_noise if least_noise.pure else _prefer_pure(candidates, least_noise, account)
     if not chosen.pure or chosen.selection is not None or not price.delta:  # discovered groups use the δ
         return chosen
     # Laplace noise is calibrated to ε alone, so the receipt must not quote a δ that nothing uses.
-    stated_reason = _ONLY_SELECTIONS if only_selections else _LAPLACE_NAMED if family is not None else None
+    stated_reason = _ONLY_SELECTIONS if only_selections else _LAPLACE_REQUESTED if family is not None else None
     reason = stated_reason or _explain_unused_delta(chosen, candidates)
     return replace(
         chosen,
@@ -198,7 +198,7 @@ def price_release(
 
 
 _ONLY_SELECTIONS = "every column is a selected value, and a selection is paid for with ε alone"
-_LAPLACE_NAMED = "you asked for Laplace noise, which is paid for with ε alone"
+_LAPLACE_REQUESTED = "you asked for Laplace noise, which is paid for with ε alone"
 
 
 def _explain_unused_delta(chosen: PricedRelease, candidates: Sequence[PricedRelease]) -> str:
@@ -228,7 +228,7 @@ def _incompatible_strategy_refusal(strategy: Strategy) -> InvalidParameter:
     noise_name, advice = (
         ("Gaussian", "a delta or a rho") if strategy is Strategy.CLIP_L2 else ("Laplace", "mechanism=sf.Laplace")
     )
-    rule = f"left out, or a strategy for the chosen noise: {strategy.value} works only with {noise_name} noise"
+    rule = f"left out or fit the chosen noise: {strategy.value} works only with {noise_name} noise"
     return InvalidParameter("strategy", strategy.value, rule, fix=f"give {advice}, or another strategy")
 
 
@@ -350,8 +350,8 @@ def _group_selection(bounded_plan: BoundedPlan, epsilon: Fraction | None, delta:
     max_groups = MAX_WEIGHT if holders.is_weighted else MAX_KEYS
     if holders.max_keys_per_unit > max_groups:
         rule = (
-            f"groups can be discovered in the data if one unit is in at most {max_groups:,} of them; here it may be in "
-            f"{holders.max_keys_per_unit:,}"
+            f"groups can be found in the data only if one unit is in at most {max_groups:,} of them; here it may be "
+            f"in {holders.max_keys_per_unit:,}"
         )
         fewer_rows = "join on columns with fewer matching rows, or declare a smaller most_items for the list"
         fix = fewer_rows if holders.is_weighted else "lower the limit, for example .limit(groups=10)"
@@ -369,6 +369,6 @@ def key_threshold(
 ) -> KeyThreshold:
     """Return the key threshold that releases the smallest groups at this price."""
     threshold = KeyThreshold(epsilon, delta, max_keys, weighted, neighbours=neighbours)
-    if max_keys == 1 or weighted:
+    if max_keys == 1 or weighted or is_gaussian_surely_no_better(threshold):
         return threshold
     return min(threshold, KeyThreshold.gaussian(epsilon, delta, max_keys, neighbours), key=KeyThreshold.error)

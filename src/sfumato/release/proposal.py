@@ -209,7 +209,7 @@ def check_dry_run(
             "extreme-numbers",
             "numbers are too large or too small: a real must be 0 or between 2^-500 and 2^500 in size, and noise "
             "between 1e-300 and 1e300",
-            fix="rescale the values in the question, such as x / 1e6, or declare bounds and a grid of moderate size",
+            fix="rescale the values in the question, for example with x / 1e6, or declare bounds of moderate size",
         ) from None
 
 
@@ -273,5 +273,5 @@ def _require_charged_periods(batch: Batch, context: ReleaseContext) -> None:
         raise Unsupported(
             "unpaid-periods",
             f"this kind of release reads all {policy.per}s, but here each {policy.per} has an account of its own",
-            fix="ask with SQL or table(…), or use a policy without per, which has one account for all periods",
+            fix="ask with SQL or table(…), or use a policy with one account for all periods, without per",
         )

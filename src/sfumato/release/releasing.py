@@ -140,8 +140,8 @@ def dry_run(kind: ReleaseStrategy[T], statement: AccountStatement | None = None)
     body = codec.dumps(kind.result_at_extreme_totals())
     if len(body) > entries.MAX_BODY_LENGTH:
         rule = (
-            f"the answer is too large to store: {len(body):,} characters of JSON, and at most "
-            f"{entries.MAX_BODY_LENGTH:,} fit"
+            f"the answer is too large to store: it has {len(body):,} characters of JSON, and at most "
+            f"{entries.MAX_BODY_LENGTH:,} are allowed"
         )
         raise Unsupported("answer-too-large", rule, fix="ask for fewer groups or fewer columns at once")
     return StoredResult(codec.loads(body, longest=len(body)), 0, datetime.now(UTC), "", False, statement)
@@ -223,7 +223,7 @@ def _bind_within_time_limit(engine: Reader, readings: Sequence[PlanReading[Any]]
             raise
         raise Unsupported(
             "slow-check",
-            f"the question takes too long to plan: planning may use half of the time limit of {seconds:g} seconds",
+            f"the question takes too long to plan: planning may use only half of the time limit of {seconds:g} s",
             fix="ask a simpler question, or ask the data owner for a longer time limit",
         ) from None
     return opened

@@ -64,14 +64,17 @@ class PriceRequest:
         noise_family(self.mechanism)
         if self.range not in (None, "value"):
             raise InvalidParameter(
-                "range", self.range, 'left out, or "value" to buy intervals of values around quantiles'
+                "range",
+                self.range,
+                'left out, or "value" to buy intervals of values around quantiles',
+                fix='leave out "range", or write range="value"',
             )
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
             raise InvalidParameter("within", self.within, ONLY_ONE_PRICE, fix=GIVE_ONE_PRICE)
         if self.within is not None and self.sample is not None:
             rule = "left out with sample: the sampling error depends on the size of each group"
             raise InvalidParameter(
-                "within", self.within, rule, fix="give epsilon (--epsilon), and look at error() first"
+                "within", self.within, rule, fix="give epsilon (--epsilon) instead, and look at error() first"
             )
         if self.weights is not None and not isinstance(self.weights, Mapping):
             raise InvalidParameter("weights", self.weights, 'a mapping from columns to numbers, such as {"visits": 2}')
@@ -86,9 +89,9 @@ class PriceRequest:
         for name in column_weights:
             if name not in noisy_columns:
                 choices = ", ".join(noisy_columns)
-                rule = f"for columns of noisy numbers: {choices}"
+                rule = f"given for columns of noisy numbers: {choices}"
                 raise InvalidParameter("weights", name, rule, fix=f"give a weight to one of these: {choices}")
-        weights = {name: exact(weight, f"weights {name}", POSITIVE) for name, weight in column_weights.items()}
+        weights = {name: exact(weight, f"weights for {name!r}", POSITIVE) for name, weight in column_weights.items()}
         return tuple(
             max([weights[name] for name in weights if index in results_by_column[name]], default=_EVEN_WEIGHT)
             for index in range(result_count)
@@ -202,11 +205,11 @@ def require_same_ranges(receipts: Sequence[Receipt], confidence: Number, *, join
     for receipt in receipts:
         if exact(receipt.confidence, "confidence") != level:
             rule = f"{receipt.confidence}, as in the answer that this request_id bought"
-            raise InvalidParameter("confidence", confidence, rule, fix="ask with the same confidence")
+            raise InvalidParameter("confidence", confidence, rule, fix=f"ask with confidence={receipt.confidence}")
     stored_joint = any(receipt.joint for receipt in receipts)
     if stored_joint is not joint:
         rule = f"{stored_joint}, as in the answer that this request_id bought"
-        raise InvalidParameter("joint", joint, rule, fix="ask with the same joint")
+        raise InvalidParameter("joint", joint, rule, fix=f"ask with joint={stored_joint}")
 
 
 def second_session_refusal() -> RequestDiffers:

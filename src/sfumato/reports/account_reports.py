@@ -285,7 +285,10 @@ def parse_questions_option(option: str | None) -> Questions:
         return True
     if not re.fullmatch(r"\d{1,18}(\s*,\s*\d{1,18})*", option):
         raise InvalidParameter(
-            "questions", option, "a list of line numbers such as 4,7, or given without a value to show all lines"
+            "questions",
+            option,
+            "line numbers separated by commas, or left without a value to show all lines",
+            fix="for example, write --questions=4,7",
         )
     return tuple(int(number) for number in option.split(","))
 
@@ -306,12 +309,13 @@ def reviewed_lines(
         requests = open_ledger.account(policy.account_name).requests.decided_by(is_owner, people)
         now, records = requests.now(), requests.list()
     approved = [record.subject for record in records if record.state(now) is RequestState.APPROVED]
-    lines = sorted({number for each in approved if isinstance(each, PublicationReview) for number in each.lines})
+    lines = sorted({number for review in approved if isinstance(review, PublicationReview) for number in review.lines})
     if not lines:
         raise SfumatoError(
-            "no answers have been marked for publication and approved",
+            "no answer is both marked for publication and approved",
             place=f"account {policy.account_name!r}",
-            fix="mark answers with sfumato requests publish and have that approved, or name lines with --questions",
+            fix="mark answers with sfumato requests publish, and ask an owner to approve them; or choose lines "
+            "with --questions=4,7",
         )
     return tuple(lines)
 
@@ -415,8 +419,8 @@ def _visible_lines(questions: Questions, charges: Collection[Line], answers: Map
         raise InvalidParameter(
             "questions",
             wrong,
-            "the numbers of lines with a question",
-            fix="sfumato history POLICY lists all line numbers",
+            "the line numbers of questions in the ledger",
+            fix="choose from the line numbers that sfumato history POLICY lists",
         )
     return chosen_numbers
 
@@ -462,11 +466,11 @@ def _no_answers_error(path: Path | str) -> SfumatoError:
     return SfumatoError(
         "nothing has been asked yet, so there is nothing to report",
         place=str(path),
-        fix="ask a question first, or name the ledger with --ledger",
+        fix="ask a question first, or name another ledger with --ledger",
     )
 
 
-_MAX_NAMED_SETS = 12
+_MAX_SET_NAMES = 12
 """The most sets of columns of one synopsis that are named."""
 _KINDS = {"charge": "a question", "tab-open": "a series of questions", "step": "a question of a series"}
 
@@ -510,7 +514,7 @@ def _plural(name: str) -> str:
 
 
 def _summary_facts(account: AccountReport) -> str:
-    answered = sum(each.answer_line is not None for each in account.questions)
+    answered = sum(question.answer_line is not None for question in account.questions)
     delta = f", δ = {format_probability(account.lifetime_guarantee.delta)}" if account.lifetime_guarantee.delta else ""
     return fact_boxes(
         [
@@ -549,7 +553,7 @@ def _question_section(account: AccountReport) -> Iterator[str]:
     for is_part, group in groupby(visible, lambda question: question.is_step):
         consecutive = list(group)
         yield from [_steps_card(consecutive)] if is_part else map(_question_card, consecutive)
-    hidden = [each for each in account.questions if each.question is None]
+    hidden = [question for question in account.questions if question.question is None]
     if hidden:
         yield paragraph(
             ("Other questions" if len(hidden) < len(account.questions) else "Questions")
@@ -596,8 +600,8 @@ def _steps_card(steps: list[ReportedQuestion]) -> str:
 def _synopsis_section(published: Synopsis) -> Iterator[str]:
     """Render the published marginals of a synopsis, and a plot of their counts."""
     sets = [" × ".join(published.columns[column] for column in columns) for columns in published.sets]
-    more = f" and {len(sets) - _MAX_NAMED_SETS:,} more" if len(sets) > _MAX_NAMED_SETS else ""
-    yield paragraph(f"Counts by {', '.join(sets[:_MAX_NAMED_SETS])}{more} were published; any use of them is free.")
+    more = f" and {len(sets) - _MAX_SET_NAMES:,} more" if len(sets) > _MAX_SET_NAMES else ""
+    yield paragraph(f"Counts by {', '.join(sets[:_MAX_SET_NAMES])}{more} were published; any use of them is free.")
     yield figure(published.plot())
     yield paragraph(
         f"Each range covers the noise with {format_percent(published.receipt.confidence)} confidence.", "quiet"

@@ -107,7 +107,7 @@ class BundleChain:
 
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
-        if type(self.lines) is not tuple or not all(isinstance(each, BundleLine) for each in self.lines):
+        if type(self.lines) is not tuple or not all(isinstance(line, BundleLine) for line in self.lines):
             raise InvalidParameter("lines", self.lines, "a tuple of BundleLine values")
 
 
@@ -132,8 +132,10 @@ class BundleManifest:
         codec.check_simple_fields(self)
         if type(self.budgets) is not tuple or not self.budgets or not all(isinstance(b, Budget) for b in self.budgets):
             raise InvalidParameter("budgets", self.budgets, "a non-empty tuple of Budget values")
-        if not isinstance(self.members, Mapping) or not all(type(each) is str for each in self.members.values()):
-            raise InvalidParameter("members", self.members, "hashes by the names of members")
+        if not isinstance(self.members, Mapping) or not all(
+            type(member_hash) is str for member_hash in self.members.values()
+        ):
+            raise InvalidParameter("members", self.members, "a mapping from file names to hashes")
         object.__setattr__(self, "members", dict(self.members))
 
 
@@ -183,7 +185,7 @@ def bundle_bytes(account_report: AccountReport, key: SigningKey, title: str | No
     }
     if len(members) > MAX_ANSWERS:
         raise InvalidParameter(
-            "questions", len(members), f"the lines of at most {MAX_ANSWERS:,} answers", fix="name fewer lines"
+            "questions", len(members), f"the lines of at most {MAX_ANSWERS:,} answers", fix="choose fewer lines"
         )
     manifest = codec.dumps(
         BundleManifest(
@@ -224,7 +226,7 @@ def answer_members(questions: Sequence[ReportedQuestion]) -> Iterator[tuple[str,
 def bundle_chain(account_report: AccountReport) -> BundleChain:
     """Return the hash chain of the account."""
     account_numbers: dict[str, int] = {}
-    questions = {each.number: each for each in account_report.questions}
+    questions = {question.number: question for question in account_report.questions}
     lines = [_publish_line(line, account_numbers, questions.get(line.number)) for line in account_report.lines]
     return BundleChain(tuple(lines), account_report.hashes)
 
@@ -269,7 +271,7 @@ class Bundle:
 
     @property
     def shown_lines(self) -> tuple[BundleLine, ...]:
-        return tuple(each for each in self.chain.lines if each.salt)
+        return tuple(line for line in self.chain.lines if line.salt)
 
 
 @dataclass(frozen=True)
@@ -281,8 +283,8 @@ class BundleVerification:
     unproved: tuple[str, ...]
 
     def __str__(self) -> str:
-        proved = (f"  ✓ {each}" for each in self.proved)
-        return "\n".join(["Proved:", *proved, "Not proved:", *(f"  – {each}" for each in self.unproved)])
+        proved = (f"  ✓ {proof}" for proof in self.proved)
+        return "\n".join(["Proved:", *proved, "Not proved:", *(f"  – {statement}" for statement in self.unproved)])
 
 
 def verify_bundle(
@@ -323,7 +325,7 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
 
 def parse_bundle(content: bytes, path: str | os.PathLike[str]) -> Bundle:
     """Read a bundle from its bytes; ``path`` is for messages."""
-    with refuse_malformed(lambda: _damaged_bundle_error(path, "its members do not fit together")):
+    with refuse_malformed(lambda: _damaged_bundle_error(path, "its files contradict each other")):
         return _parse_bundle(content, path)
 
 
@@ -331,10 +333,10 @@ def _parse_bundle(content: bytes, path: str | os.PathLike[str]) -> Bundle:
     try:
         members = dict(iterate_members(content, str(path)))
     except SfumatoError:
-        raise _damaged_bundle_error(path, "it is not the zip file of a bundle") from None
+        raise _damaged_bundle_error(path, "it is not a zip file that sfumato bundle wrote") from None
     if build_zip(members) != content:
         raise _damaged_bundle_error(
-            path, "the zip has bytes, names or attributes that a bundle does not have, or a member twice"
+            path, "its zip archive has extra bytes, unknown names or attributes, or the same file twice"
         )
     manifest, key = _parse_signed_manifest(path, members)
     _require_members(path, manifest, members)
@@ -356,39 +358,39 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise SfumatoError(
-            "the bundle cannot be read", place=str(path), fix="make it readable for this user"
+            "the bundle cannot be read", place=str(path), fix="check its permissions, for example with ls -l"
         ) from error
 
 
 def _parse_signed_manifest(path: str | os.PathLike[str], members: dict[str, bytes]) -> tuple[BundleManifest, PublicKey]:
     """Verify the signature before anything else is parsed, so that unsigned content reaches no other parser."""
     if MANIFEST not in members or SIGNATURE not in members:
-        raise _damaged_bundle_error(path, "its manifest or its signature is missing")
+        raise _damaged_bundle_error(path, "manifest.json or signature.json is missing")
     text = members[MANIFEST]
     signature = _parse_member(BundleSignature, members[SIGNATURE], path, SIGNATURE)
     if signature.algorithm != "Ed25519" or not _is_hex(signature.key, 64) or not _is_hex(signature.signature, 128):
         raise _damaged_bundle_error(path, "its signature is not an Ed25519 signature")
     key = PublicKey(bytes.fromhex(signature.key))
     if not key.verifies(bytes.fromhex(signature.signature), signed_text(text)):
-        raise _damaged_bundle_error(path, "its signature does not match its manifest")
+        raise _damaged_bundle_error(path, "its signature does not match manifest.json")
     manifest = _parse_member(BundleManifest, text, path, MANIFEST)
     if manifest.format != FORMAT:
-        rule = f"this version reads bundles of format {FORMAT}; the file has format {manifest.format}"
+        rule = f"this version reads bundles of format {FORMAT}, but the file has format {manifest.format}"
         raise BundleDamaged(rule, place=str(path), fix="install a newer version of sfumato")
     if manifest.key != signature.key:
-        raise _damaged_bundle_error(path, "its manifest names another key than the one it was signed with")
+        raise _damaged_bundle_error(path, "manifest.json names another key than the one that signed it")
     return manifest, key
 
 
 def _require_members(path: str | os.PathLike[str], manifest: BundleManifest, members: dict[str, bytes]) -> None:
     """Refuse members whose hash or order differs from the manifest's."""
     if list(members) != [MANIFEST, *manifest.members, SIGNATURE]:
-        raise _damaged_bundle_error(path, "its members are not those in the manifest")
+        raise _damaged_bundle_error(path, "its files are not those that manifest.json lists")
     for name, digest in manifest.members.items():
         if hashlib.sha256(members[name]).hexdigest() != digest:
-            raise _damaged_bundle_error(path, f"{name} does not have the hash in the manifest")
+            raise _damaged_bundle_error(path, f"the hash of {name} is not the one in manifest.json")
     if CHAIN not in members or PAGE not in members:
-        raise _damaged_bundle_error(path, "it has no chain, or no page")
+        raise _damaged_bundle_error(path, "chain.json or report.html is missing")
 
 
 def _read_answers(path: str | os.PathLike[str], members: dict[str, bytes]) -> Iterator[Answer]:
@@ -408,7 +410,7 @@ def _parse_member(kind: type[T], content: bytes, path: str | os.PathLike[str], n
     except (UnicodeDecodeError, InvalidParameter) as error:
         raise _damaged_bundle_error(path, f"{name} cannot be parsed") from error
     if codec.dumps(value) != text:
-        raise _damaged_bundle_error(path, f"{name} is not in canonical form")
+        raise _damaged_bundle_error(path, f"{name} is not as Sfumato writes it")
     return value
 
 
@@ -419,25 +421,25 @@ def _find_inconsistencies(bundle: Bundle) -> Iterator[str]:
     """Yield every inconsistency: a false statement that the owner signed is caught here as far as possible."""
     try:
         if not is_self_contained(bundle.page):
-            yield "its page loads something from elsewhere"
+            yield "report.html loads something from another server"
         yield from _chain_faults(bundle.chain)
         yield from _period_faults(bundle.chain.lines)
         yield from _amount_faults(bundle.chain.lines, bundle.manifest)
         yield from _question_faults(bundle)
         yield from _answer_faults(bundle)
     except (ValueError, InvalidParameter):
-        yield "an amount or a mechanism in its chain cannot be read"
+        yield "an amount or a mechanism in chain.json cannot be read"
 
 
 def _chain_faults(chain: BundleChain) -> Iterator[str]:
     if not chain.lines or len(chain.hashes) != chain.lines[-1].number:
-        yield "its chain does not end with the account's last line"
-    if len(set(chain.hashes)) != len(chain.hashes) or not all(_is_hex(each, 64) for each in chain.hashes):
-        yield "a hash in its chain occurs twice, or is not a SHA-256"
+        yield "chain.json does not end with the account's last line"
+    if len(set(chain.hashes)) != len(chain.hashes) or not all(_is_hex(chain_hash, 64) for chain_hash in chain.hashes):
+        yield "a hash in chain.json occurs twice, or is not a SHA-256"
     previous_number = 0
     for line in chain.lines:
         if not previous_number < line.number <= len(chain.hashes) or chain.hashes[line.number - 1] != line.hash:
-            yield f"line {line.number} does not have the hash that its chain has there"
+            yield f"line {line.number} has two different hashes in chain.json"
         previous_number = line.number
     times = [line.time for line in chain.lines]
     if times != sorted(times):
@@ -483,7 +485,7 @@ def _amount_faults(lines: Sequence[BundleLine], manifest: BundleManifest) -> Ite
     budget = _with_nothing_spent(manifest.budgets[-1])
     totals = spent or {0: account_total}
     if not all(budget.admits(total.minus_roundings(roundings[account])) for account, total in totals.items()):
-        yield "more is spent than the budget allows"
+        yield "its costs add up to more than the budget"
 
 
 _SERIES_KINDS = ("tab-open", "step", "tab-close")
@@ -504,7 +506,7 @@ def _question_faults(bundle: Bundle) -> Iterator[str]:
             parts = spending.read_parts(line.parts)
             price = opening.cost(spending.compose_parts(parts)) if parts else None
             if price is None or line.cost not in (write_cost(price), write_cost(price.in_whole_units())):
-                yield f"the cost of line {line.number} is not that of its mechanisms"
+                yield f"the cost of line {line.number} does not follow from its mechanisms"
 
 
 def _answer_faults(bundle: Bundle) -> Iterator[str]:
@@ -513,11 +515,11 @@ def _answer_faults(bundle: Bundle) -> Iterator[str]:
         receipt = answer.receipt
         line = lines.get(receipt.line)
         if line is None or (line.line_kind, line.hash, line.time) != ("answer", receipt.hash, receipt.time):
-            yield f"the receipt of line {receipt.line} does not match an answer in its chain"
+            yield f"the receipt of line {receipt.line} does not match an answer in chain.json"
             continue
         charge = lines.get(line.about)
         if charge is None or not charge.salt or charge.question != receipt.question:
-            yield f"the answer of line {line.number} is not to the question that was paid for"
+            yield f"the answer in line {line.number} belongs to another question than the one that was paid for"
         elif (receipt.unit, receipt.neighbours) != (bundle.manifest.unit, bundle.manifest.neighbours):
             yield f"the receipt of line {line.number} protects another unit"
     answer_lines = [answer.receipt.line for answer in bundle.answers]
@@ -532,9 +534,7 @@ def _require_extends_earlier(path: str | os.PathLike[str], bundle: Bundle, earli
     """Refuse a bundle that does not extend an earlier one: an account only grows."""
     now, then = bundle.manifest, earlier.manifest
     if (now.unit, now.neighbours) != (then.unit, then.neighbours) or now.budgets[: len(then.budgets)] != then.budgets:
-        raise _damaged_bundle_error(
-            path, "its guarantee differs from the earlier bundle's: another unit, or another past budget"
-        )
+        raise _damaged_bundle_error(path, "it has another unit than the earlier bundle, or another past budget")
     earlier_hashes = earlier.chain.hashes
     if bundle.chain.hashes[: len(earlier_hashes)] != earlier_hashes:
         raise _damaged_bundle_error(
@@ -560,18 +560,20 @@ def _require_matches_ledger(
     ledger: str | os.PathLike[str] | None,
 ) -> None:
     """Rebuild the bundle's content from the ledger, and refuse any difference."""
-    shown_numbers = tuple(line.number for line in bundle.shown_lines)
-    rebuilt = collect_report(policy, ledger, questions=shown_numbers, last_line=len(bundle.chain.hashes))
+    line_numbers = tuple(line.number for line in bundle.shown_lines)
+    rebuilt = collect_report(policy, ledger, questions=line_numbers, last_line=len(bundle.chain.hashes))
     if bundle_chain(rebuilt) != bundle.chain:
-        raise _damaged_bundle_error(path, "its chain is not that of the ledger")
+        raise _damaged_bundle_error(path, "chain.json differs from the ledger")
     manifest = bundle.manifest
     if (manifest.unit, manifest.neighbours, manifest.budgets, manifest.held) != manifest_terms(rebuilt):
-        raise _damaged_bundle_error(path, "its privacy unit, budgets or reserved amounts are not those of the ledger")
+        raise _damaged_bundle_error(
+            path, "its privacy unit, budgets or reserved amounts differ from those of the ledger"
+        )
     rebuilt_answers = [answer for _, answer in answer_members(rebuilt.questions)]
     if [_lasting_fields(answer) for answer in rebuilt_answers] != [
         _lasting_fields(answer) for answer in bundle.answers
     ]:
-        raise _damaged_bundle_error(path, "its answers are not those of the ledger")
+        raise _damaged_bundle_error(path, "its answers differ from those of the ledger")
 
 
 def _lasting_fields(answer: Answer) -> tuple[object, ...]:

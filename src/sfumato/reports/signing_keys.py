@@ -97,9 +97,9 @@ class SigningKey:
         content = _read_file(path)
         if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
             raise SfumatoError(
-                "this key file can be read by others: a signing key must be readable by its owner only",
+                "this key file can be read by other users, but a signing key must be readable by its owner alone",
                 place=str(path),
-                fix=f"chmod 600 {path}; if others may have read the key, make a new one and publish that",
+                fix=f"run chmod 600 {path}; if others may have read the key, make a new one with sfumato key new",
             )
         try:
             private = load_pem_private_key(content, None if passphrase is None else passphrase.encode())
@@ -107,13 +107,15 @@ class SigningKey:
             if passphrase is None:
                 raise _unreadable_key_error(path, "it is encrypted with a passphrase", "give the passphrase") from error
             raise _unreadable_key_error(
-                path, "it is not encrypted, but a passphrase was given", "give no passphrase"
+                path, "it is not encrypted, but a passphrase was given", "leave out the passphrase"
             ) from error
         except (ValueError, UnsupportedAlgorithm) as error:
             why, fix = "it is not a private key in PEM, or the passphrase is wrong", "check the file and the passphrase"
             raise _unreadable_key_error(path, why, fix) from error
         if not isinstance(private, Ed25519PrivateKey):
-            raise _unreadable_key_error(path, "it is a key of another type", "make one: sfumato key new owner.key")
+            raise _unreadable_key_error(
+                path, "it is a key of another type", "make a new one: sfumato key new owner.key"
+            )
         return cls(private)
 
     @property
@@ -127,7 +129,12 @@ class SigningKey:
     def save(self, path: str | os.PathLike[str], passphrase: str | None = None) -> Path:
         """Save the key to a new file with mode 0600, and the public key beside it; return the path of the latter."""
         if passphrase == "":
-            raise InvalidParameter("passphrase", passphrase, "left out, or at least one character")
+            raise InvalidParameter(
+                "passphrase",
+                passphrase,
+                "at least one character, or left out",
+                fix="leave out passphrase to save the key unencrypted",
+            )
         public = Path(f"{os.fspath(path)}.pub")
         if public.exists():
             raise _file_exists_error(public)
@@ -157,7 +164,7 @@ def _create_file(path: Path, content: bytes, mode: int) -> None:
         raise SfumatoError(
             f"the key cannot be written ({os.strerror(error.errno or 0)})",
             place=str(path),
-            fix="name a file in an existing folder that you can write to",
+            fix="name a file in an existing folder that you can write to, on a disk with free space",
         ) from None
     with os.fdopen(handle, "wb") as file:
         os.fchmod(handle, mode)
@@ -178,7 +185,7 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
 
 def _file_exists_error(path: Path) -> SfumatoError:
     return SfumatoError(
-        "this file already exists, and a key in it would be destroyed",
+        "this file already exists, and writing to it could destroy a key",
         place=str(path),
         fix="name another file",
     )

@@ -144,7 +144,7 @@ class _AddressCheck:
         refusal = InvalidRequest(
             "this server does not answer under this host name",
             place="Host",
-            fix="use the address that sfumato serve printed; behind a proxy, the owner sets public_url",
+            fix="use the address that `sfumato serve` printed; behind a proxy, the owner sets public_url",
         )
         return problem_response(refusal, 421)
 

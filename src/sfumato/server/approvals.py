@@ -134,8 +134,8 @@ class ApprovalService:
         view = self._served.curator_for(caller, name)
         rules, dry = _require_rules(view), self._dry_charge(view, release)
         if dry is None:
-            rule = "this costs nothing, or an answer at least as accurate is stored: it needs no approval"
-            raise Unsupported("already-bought", rule, fix="ask for the answer without a request: it is free")
+            rule = "this release needs no approval: it costs nothing, or an answer at least as accurate is stored"
+            raise Unsupported("already-bought", rule, fix="release the answer without a request: it is free")
         if _reason_for_approval(rules, release, dry) is None:
             rule = "this release needs no approval"
             raise Unsupported("no-approval-needed", rule, fix="release the answer directly, without a request")
@@ -168,7 +168,7 @@ class ApprovalService:
                     "lines",
                     number,
                     "the numbers of lines with your own answers",
-                    fix="the page History and sfumato history list them",
+                    fix="find the numbers on the page History or with `sfumato history`",
                 )
         rules = view.policy.approval or ApprovalRules()
         subject = PublicationReview(
@@ -216,7 +216,10 @@ class ApprovalService:
         requests = self._account_requests(name)
         if share.user == caller.user:
             raise InvalidParameter(
-                "user", share.user, "somebody else: nobody can approve their own releases", fix="ask another owner"
+                "user",
+                share.user,
+                "somebody else, because nobody can approve their own releases",
+                fix="ask another owner",
             )
         unknown = [table for table in share.tables if table not in curator.policy.tables]
         if unknown:
@@ -224,7 +227,7 @@ class ApprovalService:
                 "tables", unknown[0], f"a list of tables of the policy: {', '.join(curator.policy.tables)}"
             )
         require_known_kinds(share.kinds, "kinds")
-        _require_known_measures(share.measures)
+        _require_valid_measures(share.measures)
         subject = GrantedShare(
             requester=share.user,
             epsilon=exact(share.epsilon, "epsilon", POSITIVE),
@@ -275,8 +278,8 @@ class ApprovalService:
             curator = self._served.curator(name)
         except SfumatoError:
             return request_view(record, now)
-        own = caller.role is Role.ANALYST and record.analyst in curator.policy.analysts
-        budget = curator.as_analyst(record.analyst).budget if own else curator.budget
+        shows_share = caller.role is Role.ANALYST and record.analyst in curator.policy.analysts
+        budget = curator.as_analyst(record.analyst).budget if shows_share else curator.budget
         return request_view(record, now, budget, self._stored_answer_sentence(curator, record))
 
     def _stored_answer_sentence(self, curator: Curator, record: RequestRecord) -> str:
@@ -291,8 +294,8 @@ class ApprovalService:
         view = curator.as_analyst(record.analyst) if record.analyst else curator
         release = RequestedRelease(subject.release_kind, json.loads(subject.spec), json.loads(subject.price))
         if self._dry_charge(view, release) is None:
-            return "an answer at least as accurate was bought before: releasing this is free"
-        return "no answer at least as accurate was bought before"
+            return "an answer at least as accurate is stored, so this release is free"
+        return "no answer at least as accurate is stored"
 
     def _explanation_words(self, view: Curator, release: RequestedRelease, dry: DryCharge) -> str:
         proposal = self._propose(view, release.kind, release.spec)
@@ -316,10 +319,10 @@ class ShareTerms:
     """Instead of days: the last day on which it is good, in UTC."""
 
 
-def _require_known_measures(names: Sequence[str]) -> None:
+def _require_valid_measures(names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in tuple(ReadMeasure)]
     if unknown:
-        raise InvalidParameter("measures", unknown[0], f"a list of measures: {', '.join(ReadMeasure)}")
+        raise InvalidParameter("measures", unknown[0], f"one of {', '.join(ReadMeasure)}")
 
 
 def _can_see_request(caller: Caller, record: RequestRecord) -> bool:
@@ -363,9 +366,9 @@ def _checked_days(days: int) -> int:
 
 def _share_expiry_micros(requests: AccountRequests, share: ShareTerms) -> int:
     if (share.days is None) is (share.until is None):
-        given = "neither" if share.days is None else "both"
-        rule = "given as days or as until, and not as both"
-        raise InvalidParameter("days", given, rule, fix="write days=30, or until='2027-06-30' for the last day")
+        rule = 'given if "until" is left out' if share.days is None else 'left out if "until" is given'
+        fix = "give either days=30, or until='2027-06-30' for the last day"
+        raise InvalidParameter("days", share.days, rule, fix=fix)
     if share.until is not None:
         return end_of_last_day(share.until, requests.now(), MAX_DAYS)
     assert share.days is not None

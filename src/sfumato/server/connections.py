@@ -52,7 +52,7 @@ class AdmittedPeers:
             return False
         peer_address = ipaddress.ip_address(peer[0])
         address = getattr(peer_address, "ipv4_mapped", None) or peer_address
-        return any(address in each for each in self.networks)
+        return any(address in network for network in self.networks)
 
 
 def admitted_peers(settings: ServerSettings) -> AdmittedPeers | None:
@@ -294,11 +294,12 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _abort_one_surplus_connection(self) -> None:
         """Close the oldest idle connection if there are too many; if none is idle, the newest."""
-        connections = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        connections = [connection for connection in self.connections if isinstance(connection, BoundedConnection)]
         open_connections = sorted(
-            (each for each in connections if not each.transport.is_closing()), key=lambda each: each.opened_at
+            (connection for connection in connections if not connection.transport.is_closing()),
+            key=lambda connection: connection.opened_at,
         )
-        idle = [each for each in open_connections if each.is_idle]
+        idle = [connection for connection in open_connections if connection.is_idle]
         if len(open_connections) > max_connections():
             (idle[0] if idle else open_connections[-1]).transport.abort()
 

@@ -354,9 +354,9 @@ class Gateway:
             curator = self.served.curator_for(caller, name)
             page_size = min(max(1, limit), _MAX_PAGE)
             self._rate_limit.withdraw_extra(caller.user, page_size // LINES_PER_QUESTION)
-            own = None if caller.role in _READ_ALL_ROLES else caller.user
-            lines = read(self.served.curator(name) if own is None else curator, own, page_size + 1)
-            return build_history_batch(self._releases, name, lines, page_size, own, curator.policy.analysts)
+            only_analyst = None if caller.role in _READ_ALL_ROLES else caller.user
+            lines = read(self.served.curator(name) if only_analyst is None else curator, only_analyst, page_size + 1)
+            return build_history_batch(self._releases, name, lines, page_size, only_analyst, curator.policy.analysts)
 
     # ── calls of owners ────────────────────────────────────────────────────────────────────────
 
@@ -373,9 +373,9 @@ class Gateway:
         with self._log_restricted_call(caller, "users", Role.OWNER):
             if name == caller.user:
                 raise InvalidParameter(
-                    "user", name, "another user: you cannot disable yourself", fix="ask another owner"
+                    "user", name, "another user, because you cannot disable yourself", fix="ask another owner"
                 )
-            if name not in (each.name for each in self.people.users()):
+            if name not in (user.name for user in self.people.users()):
                 raise NotThere(f"user {name}")
             return self.people.set_disabled(name, disabled, by=caller.user)
 
@@ -406,7 +406,7 @@ class Gateway:
 
     def revoke_token(self, caller: Caller, number: int) -> Token:
         with self._log_restricted_call(caller, "tokens", Role.OWNER):
-            if number not in (each.number for each in self.people.tokens()):
+            if number not in (token.number for token in self.people.tokens()):
                 raise NotThere(f"token {number}")
             return self.people.revoke_token(number, by=caller.user)
 
@@ -416,7 +416,7 @@ class Gateway:
         """
         with self._log_restricted_call(caller, "shares", Role.OWNER):
             curator = self.served.curator(name)
-            return {each: curator.standing(each) for each in curator.policy.analysts}
+            return {analyst: curator.standing(analyst) for analyst in curator.policy.analysts}
 
     def weaknesses(self, caller: Caller, name: str) -> tuple[str, ...]:
         """Describe why a policy's guarantee for life is weak, from the policy alone."""

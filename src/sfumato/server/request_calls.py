@@ -80,7 +80,7 @@ class RequestCalls:
                     "user",
                     share.user,
                     "an enabled user of this server",
-                    fix="check the name, or enable the user: sfumato user disable NAME --again",
+                    fix="check the name; if the user is disabled, `sfumato user disable NAME --again` undoes that",
                 )
             return self.desk.preapprove_releases(caller, name, share)
 

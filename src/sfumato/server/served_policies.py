@@ -125,7 +125,7 @@ class ServedPolicies:
             self._reopen_policy(name, lambda: not self._is_current(name))
         if not self._is_current(name):
             rule = "the policy cannot be opened: its file keeps changing"
-            raise ServerUnavailable(rule, place=f"policy {name}")
+            raise ServerUnavailable(rule, place=f"policy {name}", fix="ask again when nobody edits the file")
         return self._latest_opening(name)
 
     def last_open_policy(self, name: str) -> OpenPolicy | None:
@@ -243,7 +243,7 @@ class ServedPolicies:
     def _replace_open(self, name: str, opened: OpenPolicy) -> None:
         """Replace the open policy, and close the previous one when nothing uses it any more."""
         with self._lock:
-            still_in_use = [each for each in self._closing if each.alive]
+            still_in_use = [finalizer for finalizer in self._closing if finalizer.alive]
             self._closing = [*still_in_use, self._open_policies[name].curator.close_when_unused()]
             self._open_policies[name] = opened
 
@@ -258,15 +258,16 @@ def _hide_details_from_non_owners(caller: Caller, name: str) -> Iterator[None]:
     except SfumatoError as error:
         if _is_out_of_files():
             files_rule = "the policy cannot be opened: the server has too many open files"
-            raise ServerUnavailable(files_rule, place="the server") from None
+            raise ServerUnavailable(files_rule, place="the server", fix="ask again later") from None
         if caller.role is Role.OWNER:
             raise
         if isinstance(error, AccountDiffers):  # the owner has edited the budget and not yet amended the account
-            amending_rule = "the policy cannot be used at the moment: its file and its account differ"
-            raise ServerUnavailable(amending_rule, place=f"policy {name}") from None
+            amending_rule = "the policy cannot be used at the moment: its file and its account in the ledger differ"
+            amending_fix = "ask the owner, who can see the difference with `sfumato check`"
+            raise ServerUnavailable(amending_rule, place=f"policy {name}", fix=amending_fix) from None
         rule = "the policy cannot be opened: there is a problem with its file or its data"
         raise InvalidPolicy(
-            rule, place=f"policy {name}", fix="ask the owner of the policy, who can see the reason with sfumato check"
+            rule, place=f"policy {name}", fix="ask the owner of the policy, who can see the reason with `sfumato check`"
         ) from None
 
 
@@ -297,21 +298,25 @@ def _path_by_policy_name(policies: Sequence[str | os.PathLike[str]]) -> Mapping[
             raise InvalidParameter(
                 "policies",
                 name,
-                "policy files with different names: each policy is served under its name",
+                "policy files with different names, because each policy is served under its name",
                 fix="rename one of the files",
             )
         paths[name] = path
     if not paths:
-        raise InvalidParameter("policies", policies, "at least one policy file", fix="write sfumato serve clinic.toml")
+        raise InvalidParameter(
+            "policies", policies, "at least one policy file", fix="write `sfumato serve clinic.toml`"
+        )
     return paths
 
 
 def _require_shared_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None) -> Path | str:
     addresses = [ledger_address(read_policy(path), ledger) for path in paths]
-    ledgers = {each if isinstance(each, str) else Path(os.path.realpath(each)) for each in addresses}
+    ledgers = {address if isinstance(address, str) else Path(os.path.realpath(address)) for address in addresses}
     if len(ledgers) != 1:
         fix = "serve policies from one folder, or name their ledger with --ledger"
-        raise InvalidParameter("policies", [str(each) for each in ledgers], "files that share one ledger", fix=fix)
+        raise InvalidParameter(
+            "policies", [str(address) for address in ledgers], "files that share one ledger", fix=fix
+        )
     return ledgers.pop()
 
 
@@ -346,14 +351,16 @@ ReadLines = Callable[[Curator, str | None, int], Iterable[Line]]
 
 def lines_after(after: int, analyst: str | None) -> ReadLines:
     """Read the lines after a number, oldest first; of this ``analyst`` where one is named."""
-    return lambda curator, own, count: curator.history(own if analyst is None else analyst, after=after, limit=count)
+    return lambda curator, only_analyst, count: curator.history(
+        only_analyst if analyst is None else analyst, after=after, limit=count
+    )
 
 
 def lines_before(before: int | None) -> ReadLines:
     """Read the lines before a number, or the last ones, newest first."""
 
-    def read(curator: Curator, own: str | None, count: int) -> Iterable[Line]:
-        newest_first = latest_account_lines(curator.ledger, curator.policy, own, before or 0)
+    def read(curator: Curator, only_analyst: str | None, count: int) -> Iterable[Line]:
+        newest_first = latest_account_lines(curator.ledger, curator.policy, only_analyst, before or 0)
         return () if before == 0 else islice(newest_first, count)
 
     return read
@@ -365,7 +372,7 @@ def build_history_batch(
     lines: Iterable[Line],
     max_lines: int,
     redact_for_analyst: str | None,
-    analysts_named_in_lines: Iterable[str],
+    policy_analysts: Iterable[str],
 ) -> HistoryBatch:
     """Build a history page from the first of these lines, redacted if an analyst asks.
 
@@ -374,11 +381,11 @@ def build_history_batch(
     fetched = list(lines)
     page = fetched[:max_lines]
     next_after = page[-1].number if len(fetched) > max_lines else None
-    answered = running.lines_with_answers(account, (each.number for each in page), redact_for_analyst)
+    answered = running.lines_with_answers(account, (line.number for line in page), redact_for_analyst)
     if redact_for_analyst is not None:
-        return HistoryBatch(tuple(_redact_totals(each) for each in page), next_after, answered)
-    request_ids = {each.number: each.request_id for each in page if each.analyst is None and each.request_id}
-    users = running.first_sender_by_request(account, request_ids.values(), besides=analysts_named_in_lines)
+        return HistoryBatch(tuple(_redact_totals(line) for line in page), next_after, answered)
+    request_ids = {line.number: line.request_id for line in page if line.analyst is None and line.request_id}
+    users = running.first_sender_by_request(account, request_ids.values(), besides=policy_analysts)
     bought_by = {number: users[request] for number, request in request_ids.items() if request in users}
     return HistoryBatch(tuple(page), next_after, answered, bought_by)
 

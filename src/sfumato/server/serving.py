@@ -99,14 +99,14 @@ def _owner_login_link(process_settings: ProcessSettings, base_url: str) -> str:
     """Create a login link for an owner, adding the first owner if there is none."""
     with closing(PeopleFile(process_settings.people)) as people:
         users = people.users()
-        owners = [each.name for each in users if each.role is Role.OWNER and not each.disabled]
+        owners = [user.name for user in users if user.role is Role.OWNER and not user.disabled]
         name = owners[0] if owners else people.add_user(_unused_owner_name(users), Role.OWNER, by=_ACTOR).name
         return f"{base_url}/login/{people.new_link(name, by=_ACTOR)}"
 
 
 def _unused_owner_name(users: Collection[User]) -> str:
     """Return ``owner``, or ``owner-2``, … if that name was ever taken."""
-    used_names = {each.name for each in users}
+    used_names = {user.name for user in users}
     return next(name for name in chain(["owner"], (f"owner-{number}" for number in count(2))) if name not in used_names)
 
 

@@ -208,7 +208,7 @@ def _host_of(listen: str) -> str:
     return listen.rpartition(":")[0].strip("[]")
 
 
-def _require_valid_address(listen: str, name: str = "listen", port_shown: int = 8765) -> None:
+def _require_valid_address(listen: str, name: str = "listen", example_port: int = 8765) -> None:
     if listen.startswith(_UNIX_PREFIX) and len(listen) > len(_UNIX_PREFIX):
         return
     host, _, port = listen.rpartition(":")
@@ -221,7 +221,7 @@ def _require_valid_address(listen: str, name: str = "listen", port_shown: int = 
     raise InvalidSettings(
         f"{name} must be an IP address and a port, or the path of a socket",
         place=name,
-        fix=f'write {name} = "127.0.0.1:{port_shown}", "[::1]:{port_shown}" or "unix:/run/sfumato.sock"',
+        fix=f'write {name} = "127.0.0.1:{example_port}", "[::1]:{example_port}" or "unix:/run/sfumato.sock"',
     )
 
 

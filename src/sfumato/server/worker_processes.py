@@ -65,7 +65,7 @@ def receive_connections(channel: socket.socket) -> Iterator[socket.socket]:
             message, descriptors, *_ = socket.recv_fds(channel, 1, 1)
             if not message:
                 return
-            yield from (socket.socket(fileno=each) for each in descriptors)
+            yield from (socket.socket(fileno=descriptor) for descriptor in descriptors)
 
 
 def confirm_connection(channel: socket.socket) -> None:
@@ -200,17 +200,17 @@ class WorkerProcesses:
 
     def _wait_handles(self) -> list[Any]:
         """Return the handles to wait on; the listener only while some worker takes connections."""
-        handles: list[Any] = [self._wake_read, *(each.process.sentinel for each in self._workers)]
-        handles += [each.ready_reader for each in self._workers if not each.is_ready]
-        handles += [each.channel for each in self._workers if each.unconfirmed]
+        handles: list[Any] = [self._wake_read, *(worker.process.sentinel for worker in self._workers)]
+        handles += [worker.ready_reader for worker in self._workers if not worker.is_ready]
+        handles += [worker.channel for worker in self._workers if worker.unconfirmed]
         if self._stopping:
             return handles
-        return [*handles, *([self._listener] if any(each.takes_connections for each in self._workers) else [])]
+        return [*handles, *([self._listener] if any(worker.takes_connections for worker in self._workers) else [])]
 
     def _hand_over_waiting(self) -> None:
         """Hand waiting connections to the workers in turn."""
         for _ in range(_HANDOVER_BATCH):
-            if not any(each.takes_connections for each in self._workers):
+            if not any(worker.takes_connections for worker in self._workers):
                 return
             connection = accept_or_none(self._listener)
             if connection is None:

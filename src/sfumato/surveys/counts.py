@@ -72,8 +72,8 @@ class Counts:
     @property
     def chart_data(self) -> ChartData:
         """The counts as data for a bar chart."""
-        labels = tuple(" · ".join(each) for each in self.answers)
-        cells = tuple(format_number(each) for each in self.counts)
+        labels = tuple(" · ".join(answer) for answer in self.answers)
+        cells = tuple(format_number(count) for count in self.counts)
         return ChartData(" × ".join(self.questions), "answer", labels, self.counts, self.intervals, cells)
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Counts:
 
     @property
     def _heading(self) -> str:
-        return f"{' and '.join(self.questions)} ({self.asked:,} reports)"
+        return f"{' and '.join(self.questions)} ({self.asked:,} report{'' if self.asked == 1 else 's'})"
 
     @property
     def _rows(self) -> list[tuple[str, str, str]]:
@@ -122,7 +122,8 @@ class SurveyEstimate:
             if table.questions == questions:
                 return table
         estimated_names = ", ".join(" and ".join(table.questions) for table in self.tables)
-        raise InvalidParameter("question", names, f"the name of an estimated question: {estimated_names}")
+        fix = f"for example, write estimate[{', '.join(map(repr, self.tables[0].questions))}]"
+        raise InvalidParameter("question", names, f"one of the estimated questions: {estimated_names}", fix=fix)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return all counts as one data frame with columns question, answer, count, low and high."""
@@ -144,7 +145,7 @@ class SurveyEstimate:
             f"{self.respondents:,} respondents",
             f"ranges hold with {format_percent(self.confidence)} confidence, {scope_text}",
         ]
-        return save_if_path(draw_panels([each.chart_data for each in self.tables], "Estimated answers", foot), path)
+        return save_if_path(draw_panels([table.chart_data for table in self.tables], "Estimated answers", foot), path)
 
     def to_json(self) -> str:
         """Serialise the estimate as JSON text."""
@@ -164,7 +165,9 @@ class SurveyEstimate:
             f"confidence, {scope_text}"
         )
         refusals = (
-            [f"{len(self.refused):,} reports were refused; the first: {self.refused[0].reason}"] if self.refused else []
+            [f"refused {len(self.refused):,} of the reports, the first because {self.refused[0].reason}"]
+            if self.refused
+            else []
         )
         return [head, *refusals]
 
@@ -190,15 +193,15 @@ def _row_slices(count: int, cells: int) -> list[slice]:
     return [slice(start, start + step) for start in range(0, count, step)]
 
 
-def unbiased_counts(support: Floats, asked: int, respondents: int, probabilities: SupportProbabilities) -> Floats:
+def unbiased_counts(support: Floats, reports: int, respondents: int, probabilities: SupportProbabilities) -> Floats:
     """Return unbiased counts from support counts; a uniform split of the respondents where nobody was asked."""
-    if not asked:
+    if not reports:
         return np.full(support.size, respondents / support.size)
-    return respondents * (support / asked - probabilities.q) / probabilities.gap
+    return respondents * (support / reports - probabilities.q) / probabilities.gap
 
 
 def count_interval(
-    support: int, asked: int, respondents: int, probabilities: SupportProbabilities, miss: float
+    support: int, reports: int, respondents: int, probabilities: SupportProbabilities, miss: float
 ) -> tuple[float, float]:
     """Return a confidence interval of a count from its support, each end failing with probability at most ``miss``/2.
 
@@ -206,7 +209,7 @@ def count_interval(
     0, and the lower end as much below the number of respondents: ends that only move outward fail no more often, and no
     interval shrinks to a point.
     """
-    low, high = frequency_limits(support, asked, miss / 2)
+    low, high = frequency_limits(support, reports, miss / 2)
     slack = 1e-12 * respondents / probabilities.gap  # p and q are doubles
     ends = (respondents * (limit - probabilities.q) / probabilities.gap for limit in (low, high))
     bottom, top = next(ends) - slack, next(ends) + slack
@@ -266,8 +269,8 @@ class PairSupport:
         """
         first_probabilities, second_probabilities = self.probabilities
         first_increase, second_increase = (
-            1 + each.true_cell_variance - each.other_cell_variance
-            for each in (first_probabilities, second_probabilities)
+            1 + question_probabilities.true_cell_variance - question_probabilities.other_cell_variance
+            for question_probabilities in (first_probabilities, second_probabilities)
         )
         joint = max(0.0, first_increase * second_increase - 1) * np.minimum(first[:, None], second[None, :])
         separate = (

@@ -43,7 +43,9 @@ class Encoding(Enum):
         try:
             return cls(value)
         except ValueError:
-            raise InvalidParameter("encodings", value, "one of " + ", ".join(each.value for each in cls)) from None
+            rule = "a list of names among " + ", ".join(encoding.value for encoding in cls)
+            fix = "make the form with collect(…), which chooses the encodings"
+            raise InvalidParameter("encodings", value, rule, fix=fix) from None
 
     def is_suitable(self, epsilon: Fraction, cells: int) -> bool:
         """Return whether the mechanism exists for these parameters and its reports stay small."""
@@ -121,7 +123,7 @@ def randomise(mechanism: Response, cell: int) -> RandomisedAnswer:
     if isinstance(mechanism, OptimizedUnaryEncoding):
         return np.packbits(mechanism.choose([cell])[0]).tobytes().hex()
     if isinstance(mechanism, OptimalLocalHashing):
-        return tuple(int(each) for each in mechanism.choose([cell])[0])
+        return tuple(int(number) for number in mechanism.choose([cell])[0])
     return int(mechanism.choose(cell))
 
 
@@ -175,11 +177,12 @@ class Report:
 
     def __post_init__(self) -> None:
         if type(self.form) is not str or re.fullmatch("[0-9a-f]{16}", self.form) is None:
-            raise InvalidParameter("form", self.form, "an id of sixteen hexadecimal digits")
-        if type(self.answers) is not tuple or not all(type(each) in (int, str, tuple) for each in self.answers):
+            raise InvalidParameter("form", self.form, "an id of sixteen hexadecimal digits", fix=_REPORT_FIX)
+        if type(self.answers) is not tuple or not all(type(answer) in (int, str, tuple) for answer in self.answers):
             raise InvalidParameter("answers", self.answers, "a tuple of numbers, strings and tuples", fix=_REPORT_FIX)
         if self.question is not None and (type(self.question) is not int or self.question < 0):
-            raise InvalidParameter("question", self.question, "the index of a question, counted from 0")
+            rule = "the number of a question, counted from 0"
+            raise InvalidParameter("question", self.question, rule, fix=_REPORT_FIX)
 
     def to_json(self) -> str:
         """Serialise the report as a short JSON text."""
@@ -190,5 +193,5 @@ class Report:
         """Parse an untrusted report; anything else is refused before a value of another kind is built from it."""
         has_report_shape = type(text) is str and len(text) <= _MAX_LENGTH and text.count("{") == 1
         if not has_report_shape or _KIND.search(text) is None:
-            raise InvalidParameter("report", text, "JSON written by sfumato survey answer", fix=_REPORT_FIX)
+            raise InvalidParameter("report", text, "the JSON text of an answered survey form", fix=_REPORT_FIX)
         return codec.loads_as(cls, text, longest=_MAX_LENGTH)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
+from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged, ValueWords
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.response import Response
 from sfumato.policy.domains import Type, common_type, parse_value
@@ -65,7 +65,10 @@ def parse_questions(given: object) -> tuple[Attribute, ...]:
     """Parse the questions of a form: for each name a list of answers, ``{"bins": edges}``, or an Attribute."""
     if not isinstance(given, Mapping) or not 1 <= len(given) <= MAX_QUESTIONS:
         raise InvalidParameter(
-            "questions", given, f"a mapping with 1 to {MAX_QUESTIONS} names, each with a list of answers"
+            "questions",
+            given,
+            f"a mapping with 1 to {MAX_QUESTIONS} names, each with a list of answers",
+            fix='for example, write {"smokes": ["yes", "no"]}',
         )
     return tuple(_parse_question(name, answers) for name, answers in given.items())
 
@@ -73,30 +76,35 @@ def parse_questions(given: object) -> tuple[Attribute, ...]:
 def checked_questions(questions: object) -> tuple[Attribute, ...]:
     """Check attributes as questions of one form: their number, their sizes, and distinct names."""
     if not isinstance(questions, (tuple, list)) or not 1 <= len(questions) <= MAX_QUESTIONS:
-        raise InvalidParameter("questions", questions, f"a list of 1 to {MAX_QUESTIONS} attributes")
+        fix = 'make the form with collect({"smokes": ["yes", "no"]}, epsilon=1)'
+        raise InvalidParameter("questions", questions, f"a list of 1 to {MAX_QUESTIONS} attributes", fix=fix)
     for question in questions:
         if type(question) is not Attribute or not 2 <= question.size <= MAX_CELLS:
-            raise InvalidParameter("questions", question, f"a list of attributes with 2 to {MAX_CELLS:,} cells each")
-    if len({each.name for each in questions}) != len(questions):
+            rule = f"a list of attributes with 2 to {MAX_CELLS:,} possible answers each, other answers included"
+            raise InvalidParameter("questions", question, rule, fix="merge rare answers, or use wider bins")
+    if len({question.name for question in questions}) != len(questions):
         raise InvalidParameter(
-            "questions", [each.name for each in questions], "a list of attributes with different names"
+            "questions", [question.name for question in questions], "a list of attributes with different names"
         )
     return tuple(questions)
 
 
 def _parse_question(name: object, answers: Any) -> Attribute:
     if type(name) is not str or not name:
-        raise InvalidParameter("questions", name, "a mapping whose keys are non-empty strings")
+        fix = 'write the name of each question in quotes, as in {"smokes": ["yes", "no"]}'
+        raise InvalidParameter("questions", name, "a mapping whose keys are non-empty strings", fix=fix)
     if type(answers) is Attribute:
         if answers.name != name:
-            raise InvalidParameter(name, answers.name, "an Attribute with the same name as the question")
+            fix = f'name the question "{answers.name}" too'
+            raise InvalidParameter(name, answers.name, "an Attribute with the same name as the question", fix=fix)
         return answers.without_levels
     if isinstance(answers, Mapping) and set(answers) == {"bins"}:
         return _binned_question(name, answers["bins"])
     value_type = common_type(answers)
     if value_type is None:
-        allowed = 'a list of answers of one type, {"bins": [0, 18, 65]}, or an Attribute'
-        raise InvalidParameter(name, answers, allowed)
+        allowed = "a list of answers of one type, bins, or an Attribute"
+        fix = 'for example, write ["yes", "no"], or {"bins": [0, 18, 65]} for numbers'
+        raise InvalidParameter(name, answers, allowed, fix=fix)
     if len(set(answers)) != len(answers):
         raise InvalidParameter(name, answers, "a list of different answers")
     return Attribute(name, value_type, (*map(ListedCell, answers), OtherCell()))
@@ -105,12 +113,13 @@ def _parse_question(name: object, answers: Any) -> Attribute:
 def _binned_question(name: str, edges: Any) -> Attribute:
     """Return the question whose cells are the half-open ranges between edges; the last range is closed."""
     value_type = common_type(edges)
-    rule = "a list of two or more bin edges in increasing order: numbers, dates or times"
+    rule = 'a mapping {"bins": edges} with at least two edges (numbers, dates or times) in increasing order'
+    fix = 'for example, write {"bins": [0, 18, 65]}'
     if value_type is None or value_type in (Type.TEXT, Type.BOOLEAN) or len(edges) < 2:
-        raise InvalidParameter(name, edges, rule)
-    pairs: list[Any] = list(pairwise(parse_value(value_type, each, name) for each in edges))
+        raise InvalidParameter(name, {"bins": edges}, rule, fix=fix)
+    pairs: list[Any] = list(pairwise(parse_value(value_type, edge, name) for edge in edges))
     if not all(low < high for low, high in pairs):
-        raise InvalidParameter(name, edges, rule)
+        raise InvalidParameter(name, {"bins": edges}, rule, fix=fix)
     ranges = [RangeCell(low, high, closed=index == len(pairs) - 1) for index, (low, high) in enumerate(pairs)]
     return Attribute(name, value_type, (*ranges, OtherCell()))
 
@@ -144,6 +153,7 @@ def cell_label(cell: Cell) -> str:
 
 
 _MAX_RESPONDENTS = 10**9
+_OWN_REPORT = "make the report with form.answer(…), or with sfumato survey answer"
 _MAX_LENGTH = 1 << 26
 _FORMAT = 1
 _KIND = FileKind("survey form", _FORMAT, _MAX_LENGTH)
@@ -169,12 +179,13 @@ class Form:
         if type(self.sampled) is not bool:
             raise InvalidParameter("sampled", self.sampled, "True or False")
         if not isinstance(self.encodings, (tuple, list)) or len(self.encodings) != len(self.questions):
-            raise InvalidParameter("encodings", self.encodings, "a list with one encoding for each question")
+            fix = "make the form with collect(…), which chooses the encodings"
+            raise InvalidParameter("encodings", self.encodings, "a list with one encoding for each question", fix=fix)
         object.__setattr__(self, "encodings", tuple(map(Encoding.parse, self.encodings)))
         _ = self.mechanisms  # built now, so that invalid parameters are refused here
 
     def __repr__(self) -> str:
-        names = ", ".join(each.name for each in self.questions)
+        names = ", ".join(question.name for question in self.questions)
         how = "one is sampled" if self.sampled else "all are answered"
         return (
             f"<Form of {len(self.questions)} questions, of which {how}, at ε = "
@@ -224,11 +235,13 @@ class Form:
 
     def _code_answers(self, answers: Mapping[str, object]) -> list[int]:
         """Code every answer; only the names of questions can be wrong, and they are public."""
-        names = [each.name for each in self.questions]
+        names = [question.name for question in self.questions]
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
-            rule = "answers must be a mapping with names of this form's questions as keys"
-            raise SfumatoError(rule, place="answers", fix="use the names " + ", ".join(names))
-        return [code_answer(each, answers.get(each.name)) for each in self.questions]
+            rule = "answers must be a mapping whose keys are names of questions of the form"
+            raise SfumatoError(
+                rule, place="answers", fix="use only the names of its questions as keys: " + ", ".join(names)
+            )
+        return [code_answer(question, answers.get(question.name)) for question in self.questions]
 
     # ── estimating ─────────────────────────────────────────────────────────────────────────────
 
@@ -240,20 +253,23 @@ class Form:
                 "report",
                 parsed.form,
                 f"an answer to this form, whose id is {self.form_id}",
-                fix="use only reports that were made with this form",
+                fix="leave out reports that were made with another form",
             )
         if (parsed.question is not None) is not self.sampled or (parsed.question or 0) >= len(self.questions):
             raise InvalidParameter(
                 "report",
-                parsed.question,
-                f"an answer to one of the {len(self.questions)} questions of this form",
-                fix="use only reports that were made with this form",
+                ValueWords(
+                    "answers to all" if parsed.question is None else f"an answer to question {parsed.question + 1}"
+                ),
+                f"an answer to {'one' if self.sampled else 'each'} of the {len(self.questions)} questions of this form",
+                fix=_OWN_REPORT,
             )
-        asked_mechanisms = self.mechanisms if parsed.question is None else (self.mechanisms[parsed.question],)
-        if len(parsed.answers) != len(asked_mechanisms) or not all(
-            map(is_possible_answer, asked_mechanisms, parsed.answers)
+        answered_mechanisms = self.mechanisms if parsed.question is None else (self.mechanisms[parsed.question],)
+        if len(parsed.answers) != len(answered_mechanisms) or not all(
+            map(is_possible_answer, answered_mechanisms, parsed.answers)
         ):
-            raise InvalidParameter("report", parsed.answers, "a list of answers that this form can produce")
+            rule = "an answer that this form can produce"
+            raise InvalidParameter("report", parsed.answers, rule, fix=_OWN_REPORT)
         return parsed
 
     def estimate(
@@ -280,7 +296,7 @@ class Form:
 
     def _accept_reports(self, reports: Iterable[Report | str]) -> tuple[list[Report], tuple[RefusedReport, ...]]:
         if isinstance(reports, (str, bytes, Report, Mapping)) or not isinstance(reports, Iterable):
-            raise InvalidParameter("reports", reports, "a list of Report values or of their JSON")
+            raise InvalidParameter("reports", reports, "a list of reports, from form.answer(…) or as JSON texts")
         accepted, refused = [], []
         for index, report in enumerate(reports):
             try:
@@ -292,8 +308,8 @@ class Form:
     def _answers_to_question(self, question: int, reports: list[Report]) -> list[Any]:
         """Return the randomised answers to one question from the reports that have one."""
         if self.sampled:
-            return [each.answers[0] for each in reports if each.question == question]
-        return [each.answers[question] for each in reports]
+            return [report.answers[0] for report in reports if report.question == question]
+        return [report.answers[question] for report in reports]
 
     def _question_counts(self, question: int, reports: list[Report], miss: float) -> Counts:
         parts, respondents = self._answers_to_question(question, reports), len(reports)
@@ -340,10 +356,9 @@ class Form:
     def _pair_indices(self, names: object) -> tuple[int, int]:
         if self.sampled:
             raise SfumatoError(
-                "a pair of questions can only be counted if every respondent answers both, but in this form each "
-                "answers one",
+                "pairs of questions cannot be counted, because each respondent of this form answers one question only",
                 place="pairs",
-                fix="make the form with collect(questions, epsilon, split=True), where everybody answers all questions",
+                fix="make a form in which everybody answers all questions: collect(questions, epsilon, split=True)",
             )
         index_by_name = {question.name: index for index, question in enumerate(self.questions)}
         if (
@@ -352,7 +367,10 @@ class Form:
             or not all(isinstance(name, str) and name in index_by_name for name in names)
             or names[0] == names[1]
         ):
-            raise InvalidParameter("pairs", names, "a list of pairs, each with the names of two different questions")
+            example = f"for example, write pairs=[{tuple(index_by_name)[:2]}]"
+            fix = example if len(index_by_name) > 1 else "leave out pairs, since this form has one question only"
+            rule = "a list of pairs, each with the names of two different questions"
+            raise InvalidParameter("pairs", names, rule, fix=fix)
         return index_by_name[names[0]], index_by_name[names[1]]
 
     def _miss_probability(self, confidence: Number, pairs: list[tuple[int, int]], *, together: bool) -> float:
@@ -360,7 +378,7 @@ class Form:
         if type(together) is not bool:
             raise InvalidParameter("together", together, "True or False")
         miss = float(1 - exact(confidence, "confidence", CONFIDENCE))
-        sizes = [each.size for each in self.questions]
+        sizes = [question.size for question in self.questions]
         interval_count = sum(sizes) + sum(sizes[first] * sizes[second] for first, second in pairs)
         return miss / interval_count if together else miss
 
@@ -382,11 +400,13 @@ class Form:
             raise InvalidParameter("respondents", respondents, f"at most {_MAX_RESPONDENTS:,}")
         pair_indices = [self._pair_indices(pair) for pair in pairs]
         miss = self._miss_probability(confidence, pair_indices, together=together)
-        asked_count = max(1, round(respondent_count / len(self.questions))) if self.sampled else respondent_count
+        respondents_per_question = (
+            max(1, round(respondent_count / len(self.questions))) if self.sampled else respondent_count
+        )
         widths: dict[str | tuple[str, str], float] = {}
         for question, probabilities in zip(self.questions, self._support_probabilities, strict=True):
-            expected_support = round(asked_count * (probabilities.q + probabilities.gap / question.size))
-            low, high = counts.frequency_limits(expected_support, asked_count, miss / 2)
+            expected_support = round(respondents_per_question * (probabilities.q + probabilities.gap / question.size))
+            low, high = counts.frequency_limits(expected_support, respondents_per_question, miss / 2)
             widths[question.name] = min(
                 float(respondent_count), respondent_count * (high - low) / (2 * probabilities.gap)
             )
@@ -412,7 +432,7 @@ class Form:
         respondent_count = exact_integer(respondents, "respondents", at_least=1)
         this_form = self._survey_design()
         alternatives = [counts.best_design(self.questions, self.epsilon, sampled=sampled) for sampled in (False, True)]
-        width = max(8, *(len(each.name) for each in self.questions))
+        width = max(8, *(len(question.name) for question in self.questions))
         lines = [
             f"{'question':<{width}}  answers  encoding  this form     split   sampled",
             *(
@@ -421,7 +441,7 @@ class Form:
                 for question, encoding, *variances in zip(
                     self.questions,
                     self.encodings,
-                    *(each.variances for each in (this_form, *alternatives)),
+                    *(design.variances for design in (this_form, *alternatives)),
                     strict=True,
                 )
             ),
@@ -509,7 +529,7 @@ class FormManifest:
         if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
             raise InvalidParameter("members", self.members, f"a mapping with the hash of {MANIFEST}")
         if type(self.form) is not Form:
-            raise InvalidParameter("form", self.form, "a Form")
+            raise InvalidParameter("form", self.form, "a survey form")
 
 
 def form_bytes(form: Form) -> bytes:
@@ -530,11 +550,11 @@ def parse_form(content: bytes, place: str = "the file") -> Form:
 
 def _read(content: bytes, place: str) -> Form:
     if len(dict(iterate_members(content, place))) > 1:
-        fix = "open a synopsis or a model with sf.synopsis(path) or sfumato ask"
+        fix = "to read a synopsis or a model, use sf.synopsis(path) or sfumato ask"
         raise SynopsisDamaged(
-            f"this is not a survey form: a form is a zip file with {MANIFEST} only", place=place, fix=fix
+            f"this is not a survey form, which is a zip file that contains only {MANIFEST}", place=place, fix=fix
         )
     manifest, _ = _KIND.read(FormManifest, content, place)
     if form_bytes(manifest.form) != content:
-        raise damaged_file_error(place, f"{MANIFEST} does not hold a survey form in its canonical form")
+        raise damaged_file_error(place, f"{MANIFEST} is not as Sfumato writes it")
     return manifest.form

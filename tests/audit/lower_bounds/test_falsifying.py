@@ -224,9 +224,9 @@ def test_the_float_exhibit_is_caught_by_its_bits_alone() -> None:
 def test_too_few_samples_to_refute_anything_are_refused(claim: sf.Guarantee) -> None:
     """The number that is asked for is enough to refute the claim, and one fewer is refused."""
     worlds = (lambda n: np.zeros(n), lambda n: np.ones(n))
-    with pytest.raises(sf.InvalidParameter, match=r"at least [0-9,]+ to be able to refute") as refused:
+    with pytest.raises(sf.InvalidParameter, match=r"at least [0-9,]+, because fewer could not refute") as refused:
         sf.audit.falsify(worlds, claim, 1)
-    least = int(str(refused.value).split("at least ")[1].split(" to be")[0].replace(",", ""))
+    least = int(str(refused.value).split("at least ")[1].split(", because")[0].replace(",", ""))
     assert not sf.audit.falsify(worlds, claim, least).holds
     with pytest.raises(sf.InvalidParameter, match="samples"):
         sf.audit.falsify(worlds, claim, least - 1)

@@ -332,7 +332,7 @@ def test_faults_take_until_then_and_those_that_are_left_are_named(testbed: Audit
     assert json.loads(late.to_json())["unplanted"] == ["second", "third"]
     assert "1 of 3" in sf.audit.page(late).html
     (note,) = _time_notes((), (), ("second", "third"))
-    assert note == "time ran out before these faults were planted: second, third: allow more minutes"
+    assert note == "time ran out before these faults were planted (second, third); allow more minutes"
 
 
 def test_half_of_the_time_is_left_for_questions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,13 +454,13 @@ def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
 @pytest.mark.parametrize(
     ("remaining", "words"),
     [
-        (0.0, "the time runs out before any of the 69 questions is tested: allow more minutes"),
+        (0.0, "the time is too short to test any of the 69 questions; allow more minutes"),
         (
             20.0,
             "there is time for about 8 of 69 questions and 5 of 9 planted faults; all of them take about 4 minutes, "
             "judging by the slowest of the first questions",
         ),
-        (155.0, "there is time for about all 69 questions and 9 planted faults"),
+        (155.0, "there is probably time for all 69 questions and 9 planted faults"),
     ],
 )
 def test_what_there_is_time_for_is_said_before(remaining: float, words: str) -> None:

@@ -145,7 +145,7 @@ def test_the_owner_alone_is_told_which_line_is_not_one_record(tmp_path: Path) ->
     text = POLICY.replace(str(DATA / "visits" / "visits.csv"), str(tmp_path / "visits.csv"))
     told, public = check(tmp_path, text), check(tmp_path, text, "--public")
     assert told.exit_code == public.exit_code == 1
-    assert "visits.csv: line 3 is not exactly one record" in told.output
+    assert "visits.csv: line 3 does not hold exactly one record" in told.output
     assert "line 3" not in public.output
     assert "each record of a CSV file must be one line" in public.output
 
@@ -193,4 +193,4 @@ columns = {{ x = {{ type = "integer", bounds = [0, 10], possible = [-5, 100]{mor
     assert "possible leaves 1 of 4 cells missing\n" in check(tmp_path, text.format(more="")).output
     done = check(tmp_path, text.format(more=', nulls = ["NA"]'))
     assert "nulls and possible leave 2 of 4 cells missing\n" in done.output
-    assert 'missing if "NA"; missing beyond -5…100' in done.output
+    assert 'missing if "NA"; missing if outside -5…100' in done.output

@@ -50,7 +50,7 @@ def test_only_copies_are_removed_and_the_rest_is_named(clinic: Path) -> None:
     assert (again.exit_code, "were removed earlier" in again.output) == (0, True)
     asked = run("query", clinic, "SELECT COUNT(*) FROM t", "--epsilon", "1", "--fresh")
     assert asked.exit_code == 1
-    assert "a copy made by sfumato init, which sfumato forget removes" in asked.stderr
+    assert "a copy that sfumato init made, and sfumato forget removes such copies" in asked.stderr
 
 
 def test_the_owner_is_asked_and_an_empty_folder_goes_too(clinic: Path) -> None:

@@ -99,10 +99,10 @@ def test_a_column_of_numbers_has_bounds_values_or_bins(people: Path, written: st
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ("integer 0,1", "write bounds as 0 1, or a list of values as values 0,1"),
-        ("integer 1,2,3", "write a list of values as values 1,2,3"),
+        ("integer 0,1", "bounds have no comma: write '0 1' for bounds, or write 'values 0,1' for a list of values"),
+        ("integer 1,2,3", "bounds have no comma: write 'values 1,2,3' for a list of values"),
         ("integer 0 110 bins many", "edges such as"),
-        ("integer bins 4", "between declared bounds"),
+        ("integer bins 4", "unless the column has bounds"),
         ("integer 0 110 bins 0,200", "within the bounds"),
         ("integer values low", "integer"),
     ],
@@ -200,7 +200,7 @@ def test_the_draft_is_commented(people: Path) -> None:
     script(people.parent, "--epsilon", "1", data=people)
     text = people.with_name("policy.toml").read_text()
     for words in (
-        "# The unit we protect",
+        "# The unit to protect",
         "# What all answers together",
         "# The unit of a row",
         "# The most rows of one unit",
@@ -531,7 +531,7 @@ def test_an_explanation_writes_names_as_a_shell_reads_them(tmp_path: Path) -> No
     told = ["yes", "", "", "", "", "", "1", "", "?", "", "?", ""]
     done = draft(tmp_path, told, data=tmp_path / "t.csv")
     assert "--column 'Time spent (mins)'='integer 0 110', or --column 'Time spent (mins)'=-" in done.output
-    assert "'Time spent (mins)'='integer values 0,1'" in done.output
+    assert "'Time spent (mins)'='integer values 1..16'" in done.output
 
 
 def test_a_run_of_values_is_written_short(people: Path) -> None:
@@ -542,7 +542,10 @@ def test_a_run_of_values_is_written_short(people: Path) -> None:
         done = script(
             people.parent, "--epsilon", "1", "--column", f"age=integer values {wrong}", "-o", "x", data=people
         )
-        assert "write a range from low to high, such as 1..16, with at most 10,000 values" in done.output
+        assert (
+            "must go from its lowest to its highest value, and have at most 10,000 values, as in 'values 1..16'"
+            in done.output
+        )
 
 
 @pytest.mark.parametrize(
@@ -805,7 +808,7 @@ def test_columns_that_no_question_can_name_are_told_by_name(tmp_path: Path) -> N
     parquet.write_table(pa.table(held), tmp_path / "t.parquet")
     done = script(tmp_path, "--epsilon", "1", data=tmp_path / "t.parquet")
     assert done.exit_code == 0, done.output
-    listed = f'sf_x, x, bad\\x1bname, "", {"y" * 64}. A name has at most 63 visible characters'
+    listed = f'sf_x, x, bad\\x1bname, "", {"y" * 64}. Rename them first: a name has at most 63 visible characters'
     assert f"left out, because SQL cannot name them: {listed}" in done.output
     assert "\x1b" not in done.output
     assert list(read(tmp_path / "policy.toml").tables["t"].columns) == ["X"]
@@ -846,7 +849,7 @@ def test_a_delta_above_the_proposed_one_is_asked_for_again(
     assert policy.allow_large_delta is allowed
     assert policy.size is None  # the number is not written
     proposed = "2e-05" if typed[0] else "1e-09"
-    assert f"(such as 3 {proposed})" in done.output
+    assert f"(such as '3 {proposed}')" in done.output
     assert ("again to keep it" in done.output) is (len(typed) > 2)
 
 

@@ -286,7 +286,7 @@ def test_an_outer_range_is_typed_after_the_bounds(tmp_path: Path) -> None:
     done = run("init", tmp_path / "t.csv", "-o", tmp_path / "p.toml", "--epsilon", "3", "--yes",
                "--column", "x=real 0 10 possible 1 100")  # fmt: skip
     assert done.exit_code == 1
-    assert "a range that holds the bounds 0…10" in done.stderr
+    assert "a range that contains the bounds 0…10" in done.stderr
 
 
 LETTERS = [f"{row},{'ab'[row % 2]},{row % 7}" for row in range(60)]
@@ -305,7 +305,7 @@ def test_a_quote_that_is_not_closed_is_refused_with_its_line(
     text(*(row.replace(",", separator) for row in ("person_id,word,x", *rows)))(tmp_path / "t.csv")
     done = run("init", tmp_path / "t.csv", "-o", tmp_path / "policy.toml", "--epsilon", "3", "--yes")
     assert done.exit_code == 1
-    assert f"spans lines 42 to {61 if closing is None else closing + 2}:" in done.stderr
+    assert f"spans lines 42 to {61 if closing is None else closing + 2}," in done.stderr
     assert f"{tmp_path / 't.csv'}, line 42" in done.stderr
     assert "close the quote there" in done.stderr
     assert not (tmp_path / "policy.toml").exists()
@@ -453,24 +453,24 @@ def test_markers_and_spellings_are_proposed_to_the_owner(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("flag", "rule"),
     [
-        ("day=date format %d.%m", "with the year, month and day of a date"),
-        ("day=date format %q", "made of the directives"),
+        ("day=date format %d.%m", "the year (%Y or %y), the month (%m, %b or %B) and the day (%d)"),
+        ("day=date format %q", "the directives are"),
         (
             "day=date 2024-01-01 2024-12-31 format %d.%m.%Y decimal ,",
-            "type integer or real take it, and this one is date",
+            "column of type date: it is for columns of type integer or real",
         ),
         ("day=integer decimal ;", "a comma or a point"),
         ("day=integer thousands .", "different from the decimal separator"),
-        ("day=integer decimal , decimal .", "write each rule once"),
-        ("day=boolean true Y false Y", 'a list without the entries of "true"'),
-        ("day=text case lower", "text columns with listed values"),
+        ("day=integer decimal , decimal .", "appears twice: write it once"),
+        ("day=boolean true Y false Y", 'a list that has no entry in common with "true"'),
+        ("day=text case lower", "a text column without listed values"),
         (
             "day=text A,b case lower",
-            "written in the form that trim and case give, because cells are compared in that form",
+            "because the cells of this column are compared in that form",
         ),
-        ("day=text a,b trim yes", "trim takes no value"),
-        ("day=text a,b map F", "this map is not readable: write pairs of a cell and a value, such as map F:female"),
-        ("day=text a,b map F:c", "a mapping whose right sides are listed values"),
+        ("day=text a,b trim yes", "the rule 'trim' takes no value"),
+        ("day=text a,b map F", "no colon: write pairs of a cell and a value, such as 'map F:female,M:male'"),
+        ("day=text a,b map F:c", "a mapping to listed values of the column"),
         ("day=boolean maybe", "a boolean has no bounds and no values"),
         ("person_id=integer nulls NA", "could merge or split units"),
     ],

@@ -49,11 +49,11 @@ def test_weights_say_how_much_the_error_of_a_column_counts(policy: Path) -> None
     errors = [float(json.loads(done.stdout)["columns"]["n"]) for done in (plain, heavy)]
     assert errors[1] < 0.9 * errors[0]
     for given, told in (
-        (("n=0",), "--weight n must be"),
-        (("n=-2",), "--weight n must be"),
+        (("n=0",), "--weight for 'n' must be"),
+        (("n=-2",), "--weight for 'n' must be"),
         (("flights=2",), "columns of noisy numbers: n, sd"),
         (("2",), "COLUMN=NUMBER"),
-        (("n=2", "n=3"), "each column once"),
+        (("n=2", "n=3"), "only once for each column"),
     ):
         options = [part for each in given for part in ("--weight", each)]
         refused = run("query", policy, asked, "--epsilon", "0.5", *options)
@@ -85,7 +85,7 @@ def test_limits_count_less_of_one_unit_for_less_noise(policy: Path) -> None:
         (("rows=0",), "≥ 1"),
         (("rows",), "rows=NUMBER"),
         (("columns=3",), "rows=NUMBER"),
-        (("rows=3", "rows=4"), "each once"),
+        (("rows=3", "rows=4"), "each at most once"),
     ):
         options = [part for each in given for part in ("--limit", each)]
         refused = run("query", policy, COUNTS, "--epsilon", "0.5", *options)
@@ -218,13 +218,13 @@ def test_what_is_cut_is_priced_and_bought_instead_of_the_answer(policy: Path) ->
     asked = ("query", policy, "SELECT AVG(delay) AS late FROM flights", "--clipped", "--epsilon", "0.5")
     forecast = run(*asked, "--dry-run").stdout
     assert "more than 100 rows: share ±" in forecast
-    assert "delay beyond -30…180: share ±" in forecast
+    assert "delay outside -30…180: share ±" in forecast
     assert spent(policy) == 0
     shown = run(*asked).stdout
     assert "units beyond" in shown
     assert "clamped cells" in shown
     assert spent(policy) == 0.5
-    assert json.loads(run(*asked, "--json").stdout)["names"] == ["more than 100 rows", "delay beyond -30…180"]
+    assert json.loads(run(*asked, "--json").stdout)["names"] == ["more than 100 rows", "delay outside -30…180"]
     assert spent(policy) == 0.5  # bought before
     for given, told in (
         (("--plot", "x.svg"), "leave out --plot with --clipped"),
@@ -263,7 +263,7 @@ def test_an_overspend_has_its_own_exit_code_and_costs_nothing(policy: Path) -> N
     done = run("query", policy, COUNTS, "--epsilon", "4")
     assert done.exit_code == 3
     assert done.stdout == ""
-    assert "it takes ε = 4, and ε = 3 of 3 is left for ordinary answers, which is ε = 1 too little" in done.stderr
+    assert "it needs ε = 4, and ε = 3 of 3 is left for ordinary answers, which is 1 too little" in done.stderr
     assert spent(policy) == 0
 
 
@@ -480,7 +480,7 @@ def test_a_time_limit_after_the_charge_is_charged_and_says_so(policy: Path) -> N
     question = _slow()
     done = run("query", policy, question, "--epsilon", "0.5", "--time-limit", "0.5")
     assert done.exit_code == 4, (done.stdout, done.stderr)
-    assert "charged and then stopped" in done.stderr
+    assert "charged, but it was stopped" in done.stderr
     assert spent(policy) == 0.5
 
 
@@ -498,7 +498,7 @@ def test_ctrl_c_while_reading_is_charged_and_says_so(policy: Path) -> None:
         "query", policy, question, "--epsilon", "0.5", meanwhile=lambda process: interrupt(process, policy)
     )
     assert done.returncode == 4, (done.stdout, done.stderr)
-    assert "charged and then stopped" in done.stderr
+    assert "charged, but it was stopped" in done.stderr
     assert done.stdout == ""
     with sf.Ledger.open(policy.parent / "sfumato.ledger") as ledger:
         assert [line.kind for line in ledger] == ["account-open", "source", "charge", "stopped"]

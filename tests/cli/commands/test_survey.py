@@ -37,7 +37,7 @@ def test_a_form_is_made_answered_and_counted(form: Path, tmp_path: Path) -> None
     picture = tmp_path / "counts.svg"
     done = run("survey", "estimate", form, lines, "--pair", "smokes,age", "--plot", picture)
     assert done.exit_code == 0, done.stderr
-    assert "1 lines were refused" in done.stderr
+    assert "refused 1 of the lines" in done.stderr
     assert "120 respondents" in done.stdout
     assert "smokes and age (120 reports)" in done.stdout
     assert picture.read_text().startswith("<svg")

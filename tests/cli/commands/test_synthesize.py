@@ -108,7 +108,7 @@ def test_looking_ahead_spends_nothing(tmp_path: Path) -> None:
     assert "promise    none" in done.output
     earlier_name = run("synthesize", *own, *PRICE, "--dry-run")
     assert earlier_name.exit_code == 0, earlier_name.output
-    assert "--dry-run is called --preview here" in earlier_name.stderr
+    assert "this option is called --preview here; in other commands, --dry-run prints" in earlier_name.stderr
     assert "This was a preview with invented rows" in earlier_name.stdout
     assert "--dry-run" not in run("synthesize", "--help").output
     forecast = run("synthesize", *own, *PRICE, "--forecast")

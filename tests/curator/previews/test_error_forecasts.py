@@ -62,6 +62,15 @@ def test_the_widths_of_one_size_are_those_of_every_size(
             assert (known[size] if isinstance(known, dict) else known) == pytest.approx(width, rel=1e-9)
 
 
+def test_a_total_of_weighted_counts_may_be_off_by_half_a_row_per_group(curator: sf.Curator) -> None:
+    """Weighted counts are shown as integers and a total is the sum of what is shown: each adds up to ½ to its error."""
+    widths = [
+        _widths(curator.sql(f"SELECT age, COUNT(*) AS n FROM visits GROUP BY {keys}"), "reweight", None, "20000")["n"]
+        for keys in ("age", "ROLLUP (age)")
+    ]
+    assert widths == [pytest.approx(0.5, abs=0.1), pytest.approx(101 / 2, abs=0.6)]
+
+
 def test_means_differ_by_size_and_totals_are_evaluated_once(
     curator: sf.Curator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

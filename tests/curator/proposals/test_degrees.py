@@ -106,6 +106,8 @@ def test_a_release_is_charged_and_found_again(neighbours: str, tmp_path: Path) -
         assert Degrees.from_json(found.to_json()) == found
         assert found.receipt is not None
         assert (found.receipt.guarantee, found.receipt.neighbours) == ("ε = 2", neighbours)
+        assert found.noise is not None
+        assert found.receipt.mechanisms == (found.noise.words(),)
         assert min(found.nonnegative().counts) >= 0
         assert len(found.counts) == 21
         other = made.degrees("ties", ("source", "target"), most=19)
@@ -120,7 +122,7 @@ def test_what_is_no_table_of_edges_is_refused(tmp_path: Path) -> None:
     policy = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(1), {"ties": owned})
     with (
         sf.Curator(policy, tmp_path / "a.ledger") as made,
-        pytest.raises(sf.InvalidParameter, match="one edge in each row, and with every row as a unit"),
+        pytest.raises(sf.InvalidParameter, match="one edge in each row and every row as a unit"),
     ):
         made.degrees("ties", "source")
     rows = sf.Table("ties", edges, ends, id="row")

@@ -121,10 +121,10 @@ ONE, TWO = {"visits": ("town", "day")}, {"people": ("town",), "visits": ("day",)
 )
 def test_named_columns_are_those_of_the_tables(option: str, chosen: Any, columns: Any, rule: str | None) -> None:
     if rule is None:
-        linked_table_selects._require_named_columns(option, chosen, columns)
+        linked_table_selects._require_existing_columns(option, chosen, columns)
     else:
         with pytest.raises(InvalidParameter) as refusal:
-            linked_table_selects._require_named_columns(option, chosen, columns)
+            linked_table_selects._require_existing_columns(option, chosen, columns)
         assert rule in str(refusal.value)
 
 

@@ -133,9 +133,9 @@ def test_first_last_and_only_children_are_drawn_as_such(tmp_path: Path) -> None:
     visits = [(who, "AB"[number > 0], 9 * number) for who, _, _ in patients for number in range(who % (LIMIT + 1))]
     with curator(tmp_path, clinic_policy((patients, visits))) as clinic:
         tables = clinic.synthesize(TABLES, order="day", given=["sex"], ends=True).release(epsilon=30)
-        with pytest.raises(InvalidParameter, match='"ends" must be left out if children have no order'):
+        with pytest.raises(InvalidParameter, match='"ends" must be left out, because the child rows have no order'):
             clinic.synthesize(TABLES, ends=True)
-        with pytest.raises(InvalidParameter, match='"ends" must be left out if there is only one table'):
+        with pytest.raises(InvalidParameter, match='"ends" must be left out, because there is only one table'):
             clinic.synthesize("patients", ends=True)
     drawn = tables.to_pandas(2000)["visits"]
     groups = drawn.groupby("who")
@@ -306,6 +306,8 @@ def _promised(tables: sf.SyntheticTables, price: Price) -> bool | None:
 def test_the_promise_is_that_of_both_models_together(released: sf.SyntheticTables) -> None:
     """ε = 30 was split: less than the sum is not kept, however much more than either of the two."""
     assert [_promised(released, Price(epsilon)) for epsilon in (31, 30, "29.999", 16)] == [True, True, False, False]
+    other = replace(released, receipt=replace(released.receipt, guarantee=str(Price(31))))
+    assert {check.name: check.holds for check in other.verify().checks}["promise"] is False
 
 
 def test_everything_but_release_is_free(tmp_path: Path) -> None:
@@ -435,22 +437,26 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         (["patients"], {}, "two or more different tables"),
         (["patients", "patients"], {}, "two or more different tables"),
         (["patients", "visits", "visits"], {}, "two or more different tables"),
-        (["visits", "patients", "stays"], {}, "one patient may have 3 rows in visits"),
+        (["visits", "patients", "stays"], {}, "one patient may have 3 rows in 'visits'"),
         (["patients", "visits", "stays"], {"order": "visits.drug"}, "order must be a column of visits or stays: "),
         (["patients", "visits", "stays"], {"given": ["visits.ward"]}, '"given" must be a list of columns of patients'),
-        (["patients", "visits", "stays"], {"columns": ["ward"]}, "no column of patients or visits or stays is called"),
+        (
+            ["patients", "visits", "stays"],
+            {"columns": ["ward"]},
+            "the column 'ward' must be written with the name of its table",
+        ),
         (["patients", "doctors"], {}, "the policy has no table called doctors"),
         (["patients", "wards"], {}, "wards is public"),
-        (["visits", "patients"], {}, "one patient may have 3 rows in visits"),
-        (["visits", "stays"], {}, "one patient may have 3 rows in visits"),
-        (["patients", "notes"], {}, "name of notes has no values or bins to count by"),
+        (["visits", "patients"], {}, "one patient may have 3 rows in 'visits'"),
+        (["visits", "stays"], {}, "one patient may have 3 rows in 'visits'"),
+        (["patients", "notes"], {}, "'name' of 'notes' has no values or bins to count by"),
         (["notes", "drugs"], {}, "but notes does not declare"),
         (["patients", "visits"], {"order": "who"}, "order must be a column of visits"),
         (["patients", "visits"], {"order": 3}, "order must be a column of visits"),
         (["patients", "visits"], {"given": ["ward"]}, '"given" must be a list of columns of patients'),
         (["patients", "visits"], {"given": "sex"}, '"given" must be a list of columns of patients'),
-        (["patients", "visits"], {"columns": ["stays.drug"]}, "no column of patients or visits is called stays.drug"),
-        (["patients", "visits"], {"columns": ["visits.who"]}, "no column of patients or visits is called visits.who"),
+        (["patients", "visits"], {"columns": ["stays.drug"]}, "'stays.drug' is not a column of 'patients' or 'visits'"),
+        (["patients", "visits"], {"columns": ["visits.who"]}, "'visits.who' is not a column of 'patients' or 'visits'"),
         (
             ["patients", "visits"],
             {"columns": "visits.ward"},
@@ -458,8 +464,8 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         ),
         (["patients", "visits"], {"columns": []}, "columns must be a list of columns"),
         (["patients", "visits"], {"columns": {"visits": ["ward"]}}, "columns must be a list of columns"),
-        (["patients", "visits"], {"method": "mst"}, "left out if there are several tables"),
-        (["patients", "visits"], {"where": "sex = 'f'"}, "left out if there are several tables"),
+        (["patients", "visits"], {"method": "mst"}, "left out, because there are several tables"),
+        (["patients", "visits"], {"where": "sex = 'f'"}, "left out, because there are several tables"),
         (["patients", "visits"], {"ways": 0}, "ways must be"),
         (["patients", "visits"], {"ways": [["sex"]]}, "ways must be a whole number"),
         (["patients", "visits"], {"memory": "much"}, "memory must be"),

@@ -214,7 +214,7 @@ def test_given_columns_and_orders_are_named_by_their_tables(tmp_path: Path) -> N
         assert [link.order for link in bare] == ["", "drug", ""]
         by_table = opened.synthesize(HOSPITAL, order={"visits": "day", "drugs": "drug"}).links
         assert {link.child: link.order for link in by_table} == {"visits": "day", "drugs": "drug", "tests": ""}
-        with pytest.raises(sf.InvalidParameter, match="one column of each table: visits has day, ward"):
+        with pytest.raises(sf.InvalidParameter, match="one column of each table, but visits has day, ward"):
             opened.synthesize(HOSPITAL, order=["visits.day", "visits.ward"])
         with pytest.raises(sf.InvalidParameter, match="order"):
             opened.synthesize(HOSPITAL, order={"visits": "height"})

@@ -142,7 +142,7 @@ def test_an_empty_table_has_no_limits(tmp_path: Path) -> None:
 def test_what_cannot_be_limited_is_refused(tmp_path: Path) -> None:
     with curator(frame("a"), tmp_path) as made:
         for by in ("nothing", ["ward", "ward"], "who"):
-            with pytest.raises(sf.InvalidParameter, match="different columns of visits"):
+            with pytest.raises(sf.InvalidParameter, match="different columns of 'visits'"):
                 made.limits("visits", by=by)
         for share in (0, 1, 2):
             with pytest.raises(sf.InvalidParameter, match="share"):
@@ -174,7 +174,7 @@ def test_a_unit_is_no_group_of_itself(tmp_path: Path) -> None:
     declared = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(10), {"visits": table}, size=1000)
     with sf.Curator(declared, tmp_path / "l.ledger") as made:
         for wrong in ("who", ["ward", "who"], ["ward", "ward"], "age"):
-            with pytest.raises(InvalidParameter, match="different columns of visits"):
+            with pytest.raises(InvalidParameter, match="different columns of 'visits'"):
                 made.limits("visits", by=wrong)
         assert made.limits("visits", by="ward").by == ("ward",)
 

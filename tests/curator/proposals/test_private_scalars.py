@@ -164,7 +164,7 @@ def test_the_number_shown_is_the_one_that_rows_are_compared_with(
         (note,) = (line for line in answer.warnings if "(SELECT AVG(cost) FROM visits)" in line)
         told = float(note.split("(SELECT AVG(cost) FROM visits) as ")[1].split(" ±")[0])
         assert told == pytest.approx(float(number), abs=0.5)
-        assert "± of the answer takes the released number as exact" in note
+        assert "± of the answer treats the released number as exact" in note
 
 
 def test_a_forecast_says_what_the_answer_will(clinic: sf.Curator) -> None:
@@ -251,6 +251,7 @@ REFUSED: dict[str, Any] = {
     "clipped": lambda made: made.sql(ABOVE).clipped(),
     "sample": lambda made: made.sql(ABOVE).release(epsilon=1, sample="10 %"),
     "free": lambda made: made.sql(ABOVE).release(free=True),
+    "sample of": lambda made: made.sql(ABOVE).release(epsilon=1, sample_of=500),
     "workload": lambda made: made.workload([ABOVE]),
     "test": lambda made: made.test(ABOVE, "chi-squared"),
     "builder": lambda made: made.table("visits").where(f"cost > ({INNER})").count().release(epsilon=1),
@@ -273,7 +274,7 @@ def test_what_is_made_of_one_release_refuses_it_before_it_is_charged(clinic: sf.
 
 def test_too_many_numbers_are_refused(visits: pd.DataFrame, tmp_path: Path) -> None:
     many = " AND ".join(f"cost > (SELECT AVG(cost) FROM visits WHERE cost > {least})" for least in range(10))
-    with _open(tmp_path, visits) as made, pytest.raises(sf.Unsupported, match="at most 9 released numbers"):
+    with _open(tmp_path, visits) as made, pytest.raises(sf.Unsupported, match="at most 9 results of subqueries"):
         made.sql(f"SELECT COUNT(*) FROM visits WHERE {many}")
 
 

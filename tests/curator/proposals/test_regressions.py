@@ -108,7 +108,7 @@ def test_a_price_gives_the_forecast_width(tmp_path: Path) -> None:
         assert proposal.error(epsilon, delta="1e-6")["age"] <= 0.5
         assert proposal.error(epsilon * 0.99, delta="1e-6")["age"] > 0.5
         assert "Frobenius" in str(proposal.explain())
-        with pytest.raises(SfumatoError, match="a mapping from intercept, age, cost to half-widths"):
+        with pytest.raises(SfumatoError, match="a mapping from terms \\(intercept, age, cost\\) to half-widths"):
             proposal.price({"sex": 1})
 
 
@@ -172,16 +172,16 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
     [
         (("hours ~ free", "people"), "declared bounds"),
         (("hours ~ note", "people"), "declared values"),
-        (("hours ~ fixed", "people"), "can vary"),
+        (("hours ~ fixed", "people"), "able to vary"),
         (("sex ~ age", "people"), "column of numbers"),
         (("hours ~ nothing", "people"), "one of"),
-        (("hours ~ age + hours", "people"), "one that does not use its target, hours,"),
-        (("hours ~ age + center(age)", "people"), "determine each other"),
-        (("hours ~ age:sex", "people"), "columns of a product are terms too"),
+        (("hours ~ age + hours", "people"), "free of its target hours"),
+        (("hours ~ age + center(age)", "people"), "are the same column"),
+        (("hours ~ age:sex", "people"), "as a term of its own, because it contains"),
         (("hours ~ age + age:sex", "people"), r"write age \* sex"),
         (("hours ~ C(sex, X)", "people"), "declared value of sex: F, M"),
-        (("hours ~ sex + sex^2", "people"), "their own squares"),
-        (("hours ~ C(age) + age", "people"), "determine each other"),
+        (("hours ~ sex + sex^2", "people"), "free of the square of 'sex'"),
+        (("hours ~ C(age) + age", "people"), "are the same column"),
         (("hours ~ center(sex)", "people"), "is a category"),
         (("hours ~ C(age) * arm", "people"), "at most 120 terms"),
         (("hours ~ age", "nobody"), "nobody"),

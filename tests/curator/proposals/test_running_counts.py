@@ -394,7 +394,7 @@ def test_a_question_of_another_curator_is_refused(tmp_path: Path) -> None:
     (tmp_path / "crowd").mkdir()
     with sf.Curator(policy(crowd), tmp_path / "crowd" / "l") as made, curator(tmp_path / "r", every_row=True) as other:
         foreign = other.sql("SELECT day, COUNT(*) AS n FROM visits GROUP BY day")
-        with pytest.raises(sf.InvalidParameter, match="a question that this curator made"):
+        with pytest.raises(sf.InvalidParameter, match="a question made by this curator"):
             made.running(foreign)  # type: ignore[arg-type]
 
 

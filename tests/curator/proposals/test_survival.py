@@ -166,7 +166,7 @@ def test_free_calls(clinic: sf.Curator) -> None:
     assert preview.is_preview
     assert "invented" in str(preview)
     assert [column.name for column in proposal.columns] == ["arm", "period", "happened", "n"]
-    assert ".release() asks" in repr(proposal)
+    assert ".release() spends" in repr(proposal)
     assert clinic.propose(SurvivalSpec("patients", "months", "died")).groups == (None,)
 
 
@@ -209,13 +209,13 @@ def test_every_charged_release_answers(tmp_path: Path, data: pd.DataFrame) -> No
 @pytest.mark.parametrize(
     ("changed", "rule"),
     [
-        ({"table": "nobody"}, "no table named nobody"),
+        ({"table": "nobody"}, "no table named 'nobody'"),
         ({"time": "hours"}, "one of the columns"),
         ({"time": "free"}, "declared bounds"),
         ({"time": "arm"}, "declared bounds"),
         ({"event": "months"}, "boolean column, or one with declared values"),
-        ({"event": "status"}, "the value that marks the event"),
-        ({"event": "status", "event_is": "gone"}, "one of alive, dead"),
+        ({"event": "status"}, "one of 'alive', 'dead'"),
+        ({"event": "status", "event_is": "gone"}, "one of 'alive', 'dead'"),
         ({"event_is": "true"}, "boolean column, or one with declared values"),
         ({"by": "ward"}, "declared values, since each value gets a curve"),
         ({"by": "none"}, "one of the columns"),

@@ -507,7 +507,7 @@ def test_an_impossible_condition_that_cells_cannot_hold_is_refused(tmp_path: Pat
     """It is neither left out without a word, so that rows would meet it, nor evaluated on 1e10 cells."""
     wide = {name: {"type": "integer", "bounds": [0, 999], "bins": 300} for name in "abcd"}
     rows = pa.table({name: pa.array([1]) for name in wide})
-    for rule, word in (("a + b + c + d > 9", "a . b . c . d > 9.*10,000,000 cells"), ("a > 1 AND b > 1", None)):
+    for rule, word in (("a + b + c + d > 9", "a . b . c . d > 9.*10,000,000 counts"), ("a > 1 AND b > 1", None)):
         own = sf.Table("people", rows, wide, id="row", impossible=(rule,))
         policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
         with sf.Curator(policy, tmp_path / f"{len(rule)}.ledger") as clinic:
@@ -624,8 +624,8 @@ def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str)
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"one_row_per": "unit"}, "with an order, or left out without one"),
-        ({"order": "age"}, "with an order, or left out without one"),
+        ({"one_row_per": "unit"}, "if an order is given, and left out if not"),
+        ({"order": "age"}, "if an order is given, and left out if not"),
         ({"one_row_per": "person", "order": "age"}, "unit"),
         ({"one_row_per": "unit", "order": "weight"}, "order"),
         ({"one_row_per": "unit", "order": "age, sex"}, "order"),
@@ -686,7 +686,7 @@ def test_a_select_is_released_with_its_own_columns(tmp_path: Path) -> None:
         ("SELECT age * 1.5 AS longer FROM people", {}, '"longer" has no values or bins to count by'),
         ("SELECT COUNT(*) AS n FROM people", {}, "unit|person|who"),
         ("SELECT sex FROM people LIMIT 3", {}, "row"),
-        ("SELECT who FROM people", {}, "the SELECT has no column to publish"),
+        ("SELECT who FROM people", {}, "the SELECT has only the person"),
         ("SELECT sex FROM people", {"columns": ["age"]}, "age"),
         ("SELECT sex FROM people", {"where": "age < 3"}, "WHERE"),
         ("SELECT sex FROM nothing", {}, "nothing"),
@@ -713,6 +713,6 @@ def test_the_only_private_table_need_not_be_named(tmp_path: Path) -> None:
     several = sf.Policy(policy.unit, policy.budget, {**policy.tables, "others": second})
     with (
         sf.Curator(several, tmp_path / "several.ledger") as clinic,
-        pytest.raises(sf.InvalidParameter, match="several: people, others"),
+        pytest.raises(sf.InvalidParameter, match="several private tables: people, others"),
     ):
         clinic.synthesize()

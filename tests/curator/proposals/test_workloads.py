@@ -66,7 +66,7 @@ def kinds(curator: sf.Curator) -> list[str]:
 def test_several_questions_are_one_charge_with_one_receipt(clinic: sf.Curator) -> None:
     asked = clinic.workload(MIXED)
     assert len(asked) == 5
-    assert "WorkloadProposal of 5 questions" in repr(asked)
+    assert "workload of 5 questions" in repr(asked)
     said = str(asked.explain(epsilon=1))
     assert "4 questions measured by 3 statements" in said
     assert isinstance(asked.error(epsilon=1), WorkloadForecast)
@@ -140,9 +140,9 @@ def test_wanted_accuracies_decide_the_split(clinic: sf.Curator) -> None:
     for each in wrong:
         with pytest.raises(sf.InvalidParameter, match=r"within|fine|kinds"):
             asked.price(each)
-    with pytest.raises(sf.InvalidParameter, match="'fine, kinds' have none") as refused:
+    with pytest.raises(sf.InvalidParameter, match="'fine', 'kinds' have none") as refused:
         asked.price({"rough": 400})
-    assert "give a half-width for each of them too, as in fine=NUMBER" in refused.value.fix
+    assert "add a half-width for each, such as 'fine': 50" in refused.value.fix
     with pytest.raises(sf.InvalidParameter, match="left out if epsilon or rho is given"):
         asked.error(within=10, epsilon=1)
 
@@ -159,6 +159,9 @@ def test_weights_share_the_price(clinic: sf.Curator) -> None:
     assert even["one"]["n"] == even["two"]["n"]
     assert uneven["two"]["n"] < even["two"]["n"] < uneven["one"]["n"]
     assert "ε = 0.75" in str(asked.explain(epsilon=1, weights={"two": 3}))
+    repeated = clinic.workload({"one": A, "two": B, "again": B})  # one purchase, with the largest of its weights
+    for weights in ({"two": 3}, {"again": 3}, {"two": 3, "again": 2}, {"two": 2, "again": 3}):
+        assert repeated.error(epsilon=1, weights=weights)["two"]["n"] == uneven["two"]["n"]
     for wrong in ({"two": 0}, {"two": -1}, {"two": "x"}, {"three": 1}):
         with pytest.raises(sf.InvalidParameter, match="weight"):
             asked.release(epsilon=1, weights=wrong)  # type: ignore[arg-type]
@@ -230,7 +233,7 @@ def test_what_is_declared_is_free_beside_what_is_measured(clinic: sf.Curator) ->
 BAD: dict[str, tuple[Any, str]] = {
     "none": ([], "at least one question and at most 5,000"),
     "no names": ({}, "at least one question and at most 5,000"),
-    "empty name": ({" ": ALL}, "keys are non-empty strings"),
+    "empty name": ({" ": ALL}, "keys are strings and not blank"),
     "too many": ([ALL] * 5001, "5,000"),
     "listing": ([ALL, "SHOW TABLES"], r"question 2 \(q2\)"),
     "describe": ({"one": ALL, "what": "DESCRIBE visits"}, r"question 2 \(what\)"),
@@ -271,7 +274,7 @@ def test_questions_made_in_python_are_asked_too(clinic: sf.Curator, tmp_path: Pa
     (tmp_path / "other").mkdir()
     with (
         opened(tmp_path / "other") as other,
-        pytest.raises(sf.InvalidParameter, match="made by the curator that answers them"),
+        pytest.raises(sf.InvalidParameter, match="made by the curator that runs the workload"),
     ):
         clinic.workload([ALL, other.sql(A)])  # type: ignore[list-item]
 

@@ -397,7 +397,7 @@ def test_what_is_no_date_is_null(sessions: Sessions, kind: str) -> None:
 def test_other_types_are_refused_at_opening(sessions: Sessions, kind: str) -> None:
     database = sessions.database()
     sessions.run(f"CREATE TABLE {database}.visits (who int, odd {kind}) ENGINE = InnoDB")
-    with pytest.raises(InvalidPolicy, match="odd is stored as") as refusal:
+    with pytest.raises(InvalidPolicy, match="'odd' is stored as") as refusal:
         MariaDB(declared(sessions.server, database, columns={"odd": {"type": "text"}}))
     assert refusal.value.fix
 
@@ -529,7 +529,7 @@ def test_a_session_cannot_write(sessions: Sessions, visits: str) -> None:
     [
         ("mariadb://reader:secret@localhost/clinic", "must not contain a password"),
         ("mysql://reader@localhost/clinic?password=x", "must not contain a password"),
-        ("mariadb://reader@localhost/clinic?init_command=DROP", "cannot contain a secret"),
+        ("mariadb://reader@localhost/clinic?init_command=DROP", "could contain a secret"),
     ],
 )
 def test_a_policy_holds_no_secret(address: str, told: str) -> None:

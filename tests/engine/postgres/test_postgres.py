@@ -197,7 +197,7 @@ def test_what_limits_and_bounds_cut_is_counted_as_on_duckdb(sessions: Sessions, 
     counts = counted(declared(sessions.server, visits, columns=columns), tmp_path / "ledger", text)
     assert {name: count.totals for name, count in counts.items()} == {
         "more than 2 rows": ((40, 0),),
-        "age beyond 30…50": ((38, 42),),
+        "age outside 30…50": ((38, 42),),
     }
 
 
@@ -634,7 +634,7 @@ def test_over_a_network_a_certificate_is_verified(sessions: Sessions, visits: st
         ("postgresql://ana:hidden@host/clinic", {"relation": "t"}, "must not contain a password"),
         ("postgresql://host/clinic?password=hidden", {"relation": "t"}, "must not contain a password"),
         ("postgresql://host/clinic", {}, "needs the name of its table"),
-        ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "its key relation already says"),
+        ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "which is not read from a file"),
         ("oracle://host/clinic", {"relation": "t"}, "on a PostgreSQL, MariaDB or Spark server"),
         ("sc://host:15002", {}, "a catalog table (relation) or files"),
         ("sc://host:15002", {"relation": "t", "path": "/data"}, "a catalog table (relation) or files"),

@@ -367,11 +367,11 @@ def test_the_first_items_of_an_array_are_read(sessions: Sessions) -> None:
 def test_what_is_no_array_is_no_list(sessions: Sessions) -> None:
     relation = f"{sessions.schema()}.visits"
     sessions.run(f"CREATE TABLE {relation} (who int, tags text, spots point[])")
-    assert "tags is not a list" in refused(
+    assert "'tags' is not a list" in refused(
         declared(sessions.server, relation, {"tags": {"values": ["a"], "most_items": 3}})
     )
     odd = {"spots": {"type": "integer", "most_items": 3}}
-    assert "spots is stored as point" in refused(declared(sessions.server, relation, odd))
+    assert "'spots' is stored as point" in refused(declared(sessions.server, relation, odd))
 
 
 def test_a_public_date_beyond_the_calendar_is_none(sessions: Sessions, visits: str) -> None:

@@ -165,8 +165,8 @@ def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:
         ("narrow_sum", lambda x, over: f"SUM(CAST({x} AS DOUBLE)){over}", "a SUM of cells"),
         ("fingerprint", lambda x: f"CAST('0x' || left(md5({x}), 14) AS BIGINT)", "MD5"),
         ("fingerprint", lambda x: f"CAST(hash({x}) >> 4 AS BIGINT)", "MD5"),
-        ("ordinal", lambda x, *_: f"CAST(enum_code({x}) AS BIGINT)", "the place of a code"),
-        ("unit_text", lambda x: f"(CAST({x} AS VARCHAR) || '.0')", "a unit's text"),
+        ("ordinal", lambda x, *_: f"CAST(enum_code({x}) AS BIGINT)", "the position of a text in a list"),
+        ("unit_text", lambda x: f"(CAST({x} AS VARCHAR) || '.0')", "the conversion of a unit's id to text"),
     ],
 )
 def test_a_server_that_computes_otherwise_is_refused_by_the_functions_name(

@@ -228,13 +228,17 @@ def test_what_cannot_be_opened_is_a_mistake_in_the_policy(case: str, mistaken: P
 
 
 def test_a_file_that_may_not_be_read_is_refused_and_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(path: str, _: str) -> None:
-        raise PermissionError(path)
+    def forbidden(path: str, *given: Any, **named: Any) -> int:
+        if str(path).startswith(str(tmp_path)):
+            raise PermissionError(path)
+        return os_open(path, *given, **named)
+
+    os_open = os.open
 
     for kind in (in_parquet, in_csv, in_database):
         policy = private(kind(PEOPLE, tmp_path), AGE, **({"relation": "t"} if kind is in_database else {}))
         with Sources(policy) as sources, monkeypatch.context() as patched:
-            patched.setattr(files, "open", forbidden, raising=False)  # nothing is forbidden to root
+            patched.setattr(os, "open", forbidden)  # nothing is forbidden to root
             with pytest.raises(InvalidPolicy, match="cannot be read") as refusal:
                 Sources(policy)
             assert (refusal.value.place, refusal.value.fix) == ("tables.t.source", "check its permissions")

@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of Java: a short run is over before what its second compiler makes of a program is worth the making."""
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""Options of Java: a short run is over before what its second compiler makes of a program is worth the making, and
+twelve thousand classes of Spark's own are loaded without being verified.
+"""
 ICEBERG = "SFUMATO_ICEBERG_JAR"
 """The variable that names the file of Iceberg for this Spark, if there is one."""
 PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"

@@ -38,4 +38,4 @@ def test_what_bounds_and_limits_cut_is_that_of_duckdb(
     ours = list(exact_totals(here, tmp_path / "here"))
     theirs = list(exact_totals(kept_by_spark(here, tmp_path, given(cluster)), tmp_path / "there"))
     assert theirs == ours
-    assert dict(ours)["cost beyond 1…2"][0] > 0
+    assert dict(ours)["cost outside 1…2"][0] > 0

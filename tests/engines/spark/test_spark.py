@@ -226,7 +226,7 @@ TWINS: dict[str, SparkSpelling] = {
     "SUBSTR far": _twin(slice=lambda x, first, count: f"SUBSTRING({x}, CAST({first} AS INT), CAST({count} AS INT))"),
     "EXTRACT(dow)": _twin(part=lambda x, part: f"CAST(EXTRACT({part} FROM {x}) AS BIGINT)"),
     "MD5": _twin(fingerprint=lambda x: f"CAST(conv(left(md5(CAST({x} AS BINARY)), 14), 16, 10) AS BIGINT)"),
-    "the place of a code": _twin(ordinal=lambda x, *_: f"LENGTH({x})"),
+    "the position of a text in a list": _twin(ordinal=lambda x, *_: f"LENGTH({x})"),
     "seconds of a time": _twin(seconds=lambda x: f"unix_seconds(CAST({x} AS TIMESTAMP))"),
     "LEAST of reals": _twin(least=lambda *xs: f"array_min(array({xs[0]}, {xs[0]}))"),
     "a time and 61 minute": _twin(add_interval=lambda x, amount, *_: f"({x} + make_dt_interval(0, 0, {amount % 60}))"),
@@ -358,7 +358,7 @@ def test_no_more_rows_are_received_than_there_are_groups(cluster: Cluster, monke
     [
         ({"relation": "nowhere.nothing"}, "Spark cannot read this table"),
         ({"path": "/nowhere/at/all", "format": "parquet"}, "Spark cannot read this table"),
-        ({"path": "/nowhere/at/all", "format": "delta"}, "cannot open this delta table"),
+        ({"path": "/nowhere/at/all", "format": "delta"}, "cannot open this Delta table"),
         (
             {"path": "/nowhere/at/all", "format": "parquet", "version": "3"},
             "only Delta and Iceberg tables have a version",

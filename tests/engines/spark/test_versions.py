@@ -119,11 +119,11 @@ def test_a_version_that_may_move_is_refused(form: str, version: str) -> None:
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 def test_a_table_without_a_version_is_refused(form: str) -> None:
-    with pytest.raises(InvalidPolicy, match=f"cannot open this {form} table"):
+    with pytest.raises(InvalidPolicy, match=f"cannot open this {form.capitalize()} table"):
         _opened(form, Said(), relation="visits")
 
 
 def test_a_name_in_a_catalog_is_no_path() -> None:
-    with pytest.raises(InvalidPolicy, match="Iceberg takes a path without / for a catalog name") as refused:
+    with pytest.raises(InvalidPolicy, match="for Iceberg, a path without '/' names a table of the catalog") as refused:
         _opened("iceberg", Said((7,)), path="clinic.visits", format="iceberg", version="7")
     assert refused.value.place == "tables.t.path"

@@ -313,7 +313,7 @@ def test_sources_that_cannot_be_read_are_refused(ledger: sf.Ledger, source: obje
 
 
 def test_a_bare_path_is_refused_since_the_ledger_opens_no_data(ledger: sf.Ledger, visits: Path) -> None:
-    with pytest.raises(sf.InvalidParameter, match="described by its reader"):
+    with pytest.raises(sf.InvalidParameter, match="a description of a file"):
         account(ledger).join(visits)
     assert len(list(ledger)) == 1
 

@@ -59,7 +59,7 @@ def test_the_body_is_read_on_demand_and_only_of_the_line_that_was_listed(tmp_pat
         assert clinic.read_published(found).body == "a body"
         changed = Publication(found.number, "0" * 64, found.plan, found.accuracy)
         for lost in (changed, Publication(found.number + 7, found.hash, found.plan, found.accuracy)):
-            with pytest.raises(LedgerDamaged, match="not the line that was there before"):
+            with pytest.raises(LedgerDamaged, match="it differs from the line that was read before"):
                 clinic.read_published(lost)
 
 

@@ -130,10 +130,10 @@ def test_an_old_export_gives_no_budget_back_that_an_anchor_knows_of(tmp_path: Pa
         ledger.anchor().save(tmp_path / "anchor")
     (tmp_path / "old").unlink()
     (tmp_path / "old.anchor").unlink()
-    with pytest.raises(sf.LedgerUnavailable, match="the anchor is of line 2, and its last is line 3"):
+    with pytest.raises(sf.LedgerUnavailable, match="the anchor is of line 2, but the last line is 3"):
         copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=earlier)
     if more:
-        with pytest.raises(sf.LedgerDamaged, match="its anchor has another line"):
+        with pytest.raises(sf.LedgerDamaged, match="it differs from its anchor"):
             copy_ledger(tmp_path / "all.json", tmp_path / "new", anchor=tmp_path / "anchor")
         assert not (tmp_path / "new").exists()
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
@@ -203,7 +203,7 @@ def test_who_put_the_anchor_of_a_move_away_names_it_and_no_charge_is_forgotten(p
     moved = max((tmp_path / "state" / "sfumato" / "anchors").glob("*.anchor"))
     moved.rename(tmp_path / "kept")
     shutil.rmtree(tmp_path / "state")
-    with pytest.raises(sf.LedgerDamaged, match="its anchor has another line"):
+    with pytest.raises(sf.LedgerDamaged, match="it differs from its anchor"):
         copy_ledger(tmp_path / "old.json", tmp_path / "again", anchor=tmp_path / "kept")
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         copy_ledger(tmp_path / "old.json", tmp_path / "again", anchor=tmp_path / "kept", accept_loss=True)
@@ -357,12 +357,12 @@ TAMPERED: dict[str, tuple[Callable[[str], str], type[sf.SfumatoError], str]] = {
     "the last line left out": (
         whole(lambda found: found["lines"].pop()),
         sf.LedgerUnavailable,
-        "last line is not the one",
+        "last ledger line is not the one",
     ),
     "a line twice": (
         whole(lambda found: found["lines"].insert(9, found["lines"][9])),
         sf.LedgerDamaged,
-        "is missing",
+        "its number should be 11",
     ),
     "another key": (whole(lambda found: found.update(key="00" * 32)), sf.LedgerDamaged, "does not follow"),
     "no key": (whole(lambda found: found.update(key="")), sf.LedgerUnavailable, "first line"),

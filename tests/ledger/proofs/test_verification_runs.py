@@ -148,7 +148,7 @@ def test_an_interrupted_run_is_resumed_and_says_so(path: Path, monkeypatch: pyte
     found = verify(path, resume=True)
     assert starts == [10, 15]
     assert (found.holds, found.lines, found.resumed_lines) == (True, LINES, 10)
-    assert "10 of them as read by the interrupted run of 20" in str(found)
+    assert "10 of them read by the interrupted run of 20" in str(found)
     starts.clear()
     again = verify(path, resume=True)  # it was finished: nothing is left to resume
     assert starts == [0, 5, 10, 15]

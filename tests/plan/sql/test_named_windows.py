@@ -38,7 +38,7 @@ def test_a_named_window_is_the_window_written_out(question: str, over: str, clau
 def test_a_name_that_no_window_has_is_refused() -> None:
     with pytest.raises(Unsupported, match="no window is named q") as refused:
         parse(COUNTS.format("RANK() OVER q", "WINDOW w AS (ORDER BY COUNT(*))"), CATALOG)
-    assert refused.value.fix == "available: w"
+    assert refused.value.fix == "use w"
 
 
 def test_a_long_window_that_is_named_often_is_refused() -> None:

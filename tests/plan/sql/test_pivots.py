@@ -24,7 +24,7 @@ def test_a_pivot_of_rows_measures_what_is_written_out(source: str, tail: str) ->
 
 
 def test_the_values_of_rows_are_no_columns() -> None:
-    with pytest.raises(Unsupported, match="column names may not be read from the data"):
+    with pytest.raises(Unsupported, match="column names must not be read from the data"):
         parse("PIVOT (SELECT urgent, region FROM visits) ON region USING COUNT(*) GROUP BY urgent", CATALOG)
 
 

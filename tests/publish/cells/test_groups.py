@@ -40,14 +40,14 @@ def joined(axes: tuple[int, ...], codes: Any, values: str, undecided: Any = None
 def test_without_keys_there_is_one_group() -> None:
     found = group_cells([], ATTRIBUTES)
     assert (found.key_axes, found.key_sizes, found.joined_axes, found.joined_count) == ((), (), (), 1)
-    assert (found.shown_keys, found.shown_grid_index.tolist(), found.shape) == (((),), [0], (1,))
+    assert (found.answer_keys, found.answer_grid_index.tolist(), found.shape) == (((),), [0], (1,))
 
 
 def test_columns_are_key_axes_in_the_order_of_the_keys() -> None:
     found = group_cells([whole(1), whole(0, nullable=True)], ATTRIBUTES)
     assert (found.key_axes, found.key_sizes, found.joined_count, found.shape) == ((0, 1), (2, 3), 1, (2, 3, 1))
-    assert found.shown_keys == (("10", "00"), ("10", "01"), ("11", "00"), ("11", "01"))
-    assert found.shown_grid_index.tolist() == [0, 3, 1, 4]
+    assert found.answer_keys == (("10", "00"), ("10", "01"), ("11", "00"), ("11", "01"))
+    assert found.answer_grid_index.tolist() == [0, 3, 1, 4]
 
 
 def test_cells_with_one_value_of_a_key_are_joined() -> None:
@@ -55,8 +55,8 @@ def test_cells_with_one_value_of_a_key_are_joined() -> None:
     found = group_cells([whole(0), halves], ATTRIBUTES)
     assert (found.key_axes, found.joined_axes, found.joined_count) == ((0,), (2,), 2)
     assert found.joined_codes.tolist() == [0, 1, 0, -1]
-    assert found.shown_keys == (("00", "x"), ("00", "y"))
-    assert found.shown_grid_index.tolist() == [0, 1]
+    assert found.answer_keys == (("00", "x"), ("00", "y"))
+    assert found.answer_grid_index.tolist() == [0, 1]
     assert found.members_of(0).tolist() == [True, False, True, False]
     assert found.members_of(1).tolist() == [False, True, False, False]
 
@@ -66,15 +66,15 @@ def test_keys_over_shared_axes_are_joined_with_them() -> None:
     both = joined((1, 2), [[0, 1, 0, -1], [1, 1, 0, -1], [-1] * 4], "xy")
     found = group_cells([whole(1), both], ATTRIBUTES)
     assert (found.key_axes, found.joined_axes) == ((), (1, 2))
-    assert found.shown_keys == (("10", "x"), ("10", "y"), ("11", "x"), ("11", "y"))
+    assert found.answer_keys == (("10", "x"), ("10", "y"), ("11", "x"), ("11", "y"))
     assert found.joined_codes.tolist() == [[0, 1, 0, -1], [3, 3, 2, -1], [-1] * 4]
     assert found.joined_count == 4
     apart = group_cells([joined((1,), [0, 0, 1], "pq"), joined((2,), [0, 1, 1, 0], "xy")], ATTRIBUTES)
     assert (apart.joined_axes, apart.joined_count) == ((1, 2), 4)
-    assert apart.shown_keys == (("p", "x"), ("p", "y"), ("q", "x"), ("q", "y"))
+    assert apart.answer_keys == (("p", "x"), ("p", "y"), ("q", "x"), ("q", "y"))
     assert apart.joined_codes.tolist() == [[0, 1, 1, 0], [0, 1, 1, 0], [2, 3, 3, 2]]
     shared = group_cells([joined((1,), [0, 1, 1], "pq"), joined((1,), [1, 0, 0], "xy")], ATTRIBUTES)
-    assert shared.shown_keys == (("p", "y"), ("q", "x"))
+    assert shared.answer_keys == (("p", "y"), ("q", "x"))
 
 
 def test_undecided_cells_may_be_in_every_group() -> None:
@@ -88,7 +88,7 @@ def test_undecided_cells_may_be_in_every_group() -> None:
 
 def test_no_more_groups_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "MAX_GROUPS", 12)
-    assert len(group_cells([whole(1, nullable=True), whole(2, nullable=True)], ATTRIBUTES).shown_keys) == 12
+    assert len(group_cells([whole(1, nullable=True), whole(2, nullable=True)], ATTRIBUTES).answer_keys) == 12
     monkeypatch.setattr(groups, "MAX_GROUPS", 11)
     with pytest.raises(Unsupported, match="11 groups; this one would have 12"):
         group_cells([whole(1, nullable=True), whole(2, nullable=True)], ATTRIBUTES)
@@ -153,7 +153,7 @@ def test_keys_that_differ_within_a_cell() -> None:
     with pytest.raises(Unsupported, match="rows of one bin"):
         evaluate_group_key(call("UPPER", TEXT), (2,), texts, None)
     bins = ValueRanges(np.array([3.0]), np.array([4.0]), np.array([True]), np.array([False]))
-    with pytest.raises(Unsupported, match="both sides"):
+    with pytest.raises(Unsupported, match="same for all rows of a bin"):
         evaluate_group_key(column(Domain("integer")), (0,), bins, None)
 
 

@@ -30,7 +30,7 @@ from sfumato.plan.readings.cell_rows import CellCounts, CodedRows
 from sfumato.publish.linked.state import LinkedState
 from sfumato.publish.marginals.attributes import GroupCell, RangeCell
 from sfumato.publish.synthesis.methods import aim
-from sfumato.publish.synthesis.private_cells import MAX_BINS, MAX_OWN_CELLS
+from sfumato.publish.synthesis.private_cells import MAX_BINS, MAX_SINGLE_VALUE_CELLS
 from sfumato.publish.synthesis.released import BoughtCells
 from sfumato.publish.tab_steps import ChooseQuantileCellsStep
 from sfumato.release.prices import Price
@@ -145,7 +145,7 @@ def test_repeated_columns_have_the_cells_that_were_bought_once() -> None:
     wards = attribute(state, "visits", "ward").cells[:-1]
     assert {"A", "B"} <= {getattr(cell, "value", None) for cell in wards}
     assert sum(isinstance(cell, GroupCell) for cell in wards) == 1
-    assert len(wards) <= MAX_OWN_CELLS + 1
+    assert len(wards) <= MAX_SINGLE_VALUE_CELLS + 1
 
 
 def test_tables_with_bought_cells_are_released_and_drawn(tmp_path: Path) -> None:

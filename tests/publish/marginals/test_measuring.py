@@ -205,7 +205,7 @@ def test_what_a_block_costs_is_what_the_plan_says(relation: str, units: bool, co
 
 def test_a_plan_for_fewer_rows_than_are_read_is_refused() -> None:
     draw, _ = exact_blocks(policy_of(rows(1), units=True), Price(rho="0.5"))
-    with pytest.raises(sf.InvalidParameter, match="as many rows per unit as the reading counts"):
+    with pytest.raises(sf.InvalidParameter, match="as many rows per unit as are counted"):
         replace(draw, plan=replace(draw.plan, rows=Fraction(1)))
 
 
@@ -536,7 +536,7 @@ def wide() -> Iterator[DuckDB]:
         (SETS, {"weights": [1, 1]}, "3 numbers"),
         (SETS, {"weights": [1, 1, 0]}, "> 0"),
         (SETS, {"weights": {("sex", "age"): -1}}, "> 0"),
-        (SETS, {"weights": {("sex", "smokes"): 1}}, "a mapping from requested marginals"),
+        (SETS, {"weights": {("sex", "smokes"): 1}}, "a mapping from the requested marginals"),
         (SETS, {"objective": "best"}, "total"),
         (SETS, {"where": "note ="}, ""),
         (SETS, {"where": "COUNT(*) > 3"}, ""),
@@ -557,13 +557,10 @@ def test_bad_marginals_are_refused_before_spending(wide: DuckDB, ways: Any, more
     ("price", "rule"),
     [
         ({"epsilon": 1, "mechanism": Gaussian}, "Gaussian noise needs a δ"),
-        ({"rho": 1, "mechanism": Laplace}, "Gaussian for a price in ρ"),
+        ({"rho": 1, "mechanism": Laplace}, "Gaussian at a price in ρ"),
         ({"epsilon": 1, "mechanism": 3}, "sf.Laplace or sf.Gaussian"),
-        ({}, "alone or with delta, unless rho is given instead: every release needs a price"),
-        (
-            {"epsilon": 1, "rho": 1},
-            "alone or with delta, unless rho is given instead: every release needs a price",
-        ),
+        ({}, "a number, unless rho is given: every release needs one of them as its price"),
+        ({"epsilon": 1, "rho": 1}, "epsilon must be left out if rho is given"),
         ({"rho": "1e-30"}, "more noise than can be drawn exactly"),
     ],
     ids=str,

@@ -244,7 +244,7 @@ def test_a_star_is_refused_that_the_model_cannot_hold_beside_what_is_implied(tmp
                 assert curator.synthesize("people", target="c3", **options).target == 3
                 continue
             assert curator.synthesize("people", **options).learned_implications == ((0, 1), (1, 2))
-            with pytest.raises(Unsupported, match="counting c3 together with each other column"):
+            with pytest.raises(Unsupported, match="measuring c3 together with every other column"):
                 curator.synthesize("people", target="c3", **options)
 
 

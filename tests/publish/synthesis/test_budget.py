@@ -81,6 +81,12 @@ def test_all_steps_together_cost_what_was_claimed_and_no_more_than_the_price(
     assert course.marginals[0].attribute_set == ()
 
 
+@pytest.mark.parametrize("method", ["mst", "mwem", "independent"])
+def test_a_price_that_no_decimals_write_is_spent_to_the_end(method: str) -> None:
+    price = Price("1/3")
+    assert [*steps_of(method, price, units=True, relation="add-remove")][-1][0].budget.spent == price.epsilon
+
+
 @given(st.integers(1, 10**6), st.integers(1, 10**5))
 def test_noise_and_choices_never_cost_more_than_is_meant_for_them(amount: int, moved: int) -> None:
     given_amount, change = Fraction(amount, 10**6), Sensitivity(1, moved)
@@ -113,6 +119,8 @@ def test_what_is_spent_never_passes_what_there_is() -> None:
         funds.charge(Fraction(11, 10))
     assert funds.charge(Fraction(1)).remaining == 0
     assert round_amount_down(Fraction(1, 3)) == Fraction(333333333333333, 10**15)
+    assert round_amount_down(Fraction(1, 10**9) + Fraction(9, 10**16)) == Fraction(1, 10**9)
+    assert round_amount_down(Fraction(1, 3 * 10**9)) == Fraction(333333333333333333333, 10**30)
 
 
 @pytest.mark.parametrize("price", [{"epsilon": "1e-9"}, {"rho": "1e-22"}])

@@ -26,7 +26,13 @@ from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCel
 from sfumato.publish.synthesis import private_cells
 from sfumato.publish.synthesis.budget import Concentrated, Currency, Pure
 from sfumato.publish.synthesis.candidates import NoisyCells
-from sfumato.publish.synthesis.private_cells import MAX_BINS, MAX_OWN_CELLS, QuantileBins, ValueGroups, fine_codings
+from sfumato.publish.synthesis.private_cells import (
+    MAX_BINS,
+    MAX_SINGLE_VALUE_CELLS,
+    QuantileBins,
+    ValueGroups,
+    fine_codings,
+)
 from sfumato.publish.tab_steps import ChooseQuantileCellsStep, MeasureStep, QuantileCells
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
@@ -223,7 +229,7 @@ def test_values_above_the_threshold_have_cells_and_the_others_groups(noise: Any,
         counts[frequent] = 1000
         merged = own.merge(own.parts_from(step, NoisyCells.from_counts(counts)))
         kept = [cell.value for cell in merged.cells if isinstance(cell, ListedCell)]
-        assert kept == [CODES[index] for index in frequent[:MAX_OWN_CELLS]]
+        assert kept == [CODES[index] for index in frequent[:MAX_SINGLE_VALUE_CELLS]]
         shared = [cell.values for cell in merged.cells if isinstance(cell, GroupCell)]
         assert sorted([*kept, *(value for values in shared for value in values)]) == CODES
         assert len(shared) <= len(set(groups))
@@ -320,7 +326,7 @@ def test_a_column_without_bounds_is_refused_still(tmp_path: Path) -> None:
     columns = {**COLUMNS, "age": {"type": "integer"}}
     with (
         sf.Curator(policy(columns), tmp_path / "people.ledger") as clinic,
-        pytest.raises(Unsupported, match="age of people has no values or bins to count by"),
+        pytest.raises(Unsupported, match="'age' of 'people' has no values or bins to count by"),
     ):
         clinic.synthesize("people")
 

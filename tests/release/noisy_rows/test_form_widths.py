@@ -32,7 +32,9 @@ LAPLACE, SMALL, GAUSSIAN = (
     NoisyScale("0.5", sf.Laplace(11)),
     NoisyScale(3, sf.Gaussian(80)),
 )
-BLOCKS = ((LAPLACE, 3), (SMALL, 2), (None, 1), (GAUSSIAN, 3), (LAPLACE, 2))
+LARGE = NoisyScale(7, sf.Laplace(30))
+"""A measure in larger units than LAPLACE's, with the same mechanism."""
+BLOCKS = ((LAPLACE, 3), (SMALL, 2), (None, 1), (GAUSSIAN, 3), (LAPLACE, 2), (LARGE, 2))
 NOISES = IndependentNoises(BLOCKS, Fraction("0.9"))
 
 
@@ -55,13 +57,16 @@ ROWS: tuple[dict[int, float], ...] = (
     {0: 1.0, 7: 1.0},
     {6: 1.0, 7: 3.0},
     {0: 2.0, 3: -1.0, 6: 0.5, 8: 0.25},
+    {11: 1.0},
+    {11: 1.0, 12: -1.0},
+    {0: 1.0, 11: 1.0},
     {},
 )
 
 
 def expected(row: dict[int, float], statements: int) -> float:
     """The half-width of one number, from the laws of its noises."""
-    scales = [next(scale for start, (scale, count) in zip((0, 3, 5, 6, 9), BLOCKS, strict=True)
+    scales = [next(scale for start, (scale, count) in zip((0, 3, 5, 6, 9, 11), BLOCKS, strict=True)
                    if start <= noise < start + count) for noise in row]  # fmt: skip
     weights = [abs(weight) for weight in row.values()]
     miss = Fraction("0.1") if statements == 1 else Fraction("0.1") * Fraction("0.9")
@@ -100,7 +105,8 @@ def test_every_row_has_the_width_that_it_has_alone(statements: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noises", "weight"), [((2, 1, 0), 2.0), ((6, 7), -3.0), ((3,), 0.5), ((0, 3), 1.5), ((0, 9, 2), -2.0), ((), 1.0)]
+    ("noises", "weight"),
+    [((2, 1, 0), 2.0), ((6, 7), -3.0), ((3,), 0.5), ((0, 3), 1.5), ((0, 9, 2), -2.0), ((9, 11), 1.0), ((), 1.0)],
 )
 def test_a_column_of_one_noise_each_has_the_widths_of_its_rows(noises: tuple[int, ...], weight: float) -> None:
     column = NoiseForm.single_noise_form(np.array(noises, np.intp), weight)

@@ -152,6 +152,20 @@ def test_half_widths_of_gaussian_noise_are_those_of_the_covariance(window: str) 
     assert (widths >= 1.9599 * deviations - 0.5).all()
 
 
+@pytest.mark.parametrize("sigmas", [(200, 200), (200, 300)])
+def test_noises_of_two_totals_in_different_groups_are_never_one(sigmas: tuple[int, int]) -> None:
+    """Running sums of k counts and of k sums hold 2k independent noises, whatever their scales: none cancels."""
+    running = "OVER (PARTITION BY region ORDER BY d)"
+    query = _parsed(_question(f"SUM(n) {running} - SUM(s) {running}"))
+    scales = [("1", sf.Gaussian(sigma), TotalEstimate(whole=True)) for sigma in sigmas]
+    estimator = group_estimator(stored(scales, [(50,) * len(GROUPS)] * 2), "0.95")
+    column = finish(query, answer_rows((), GROUPS), estimator, joint=False).columns[2]
+    assert isinstance(column, NumberColumn)
+    widths = (column.high - column.low) / 2
+    deviations = np.sqrt(np.arange(1, DAYS + 1) * (sigmas[0] ** 2 + sigmas[1] ** 2))
+    assert widths == pytest.approx(1.95996 * np.tile(deviations, 2), rel=0.02)
+
+
 def test_noise_that_cancels_leaves_no_range() -> None:
     text = _question("SUM(n) OVER (PARTITION BY region) - SUM(n) OVER (PARTITION BY region ORDER BY d DESC)")
     found = _released(text, [50] * len(GROUPS), [0] * len(GROUPS), sf.Laplace(40)).columns[2]

@@ -141,5 +141,5 @@ def test_a_split_is_even_where_all_shares_are_equal() -> None:
 def test_a_scale_keeps_few_half_widths_however_many_confidences_are_asked_for() -> None:
     scale = NoisyScale(1, sf.Laplace(3))
     widths = {index: scale.half_width(Fraction(index, 1000), 1) for index in range(800, 999)}
-    assert len(scale._known_half_widths) <= 64
+    assert len(scale._cached_half_widths) <= 64
     assert widths[950] == scale.half_width("0.95", 1) == sf.Laplace(3).error("0.95", 1)

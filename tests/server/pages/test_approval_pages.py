@@ -36,7 +36,7 @@ def people(served: RunningServer) -> Iterator[dict[str, SignedIn]]:
 def filed(ana: SignedIn, question: dict[str, str] = QUESTION, purpose: str = "the <b>yearly</b> report") -> str:
     forecast = ana.post(f"{POLICY}/ask", {**question, "do": "forecast"}).text
     assert "Request approval" in forecast
-    assert "its ε of 0.2 is above 0.1" in forecast
+    assert "its ε of 0.2 is above the policy&#39;s limit of 0.1" in forecast
     sent = ana.post(f"{POLICY}/answers", {**question, "do": "file", "purpose": purpose, "request": "k"})
     assert sent.status_code == 303, sent.text
     return str(sent.headers["location"])
@@ -55,15 +55,15 @@ def test_a_request_on_the_pages(people: dict[str, SignedIn]) -> None:
     page = olga.get(place).text
     for shown in (
         "not covered by the privacy guarantee",
-        "left after it",
+        "left after this release",
         "a belief of 1 % becomes at most",
-        "bought before",
+        "stored answer",
         "Approve",
     ):
         assert shown in page
     refused = olga.post(place, {"do": "refuse", "reason": ""})
     assert refused.status_code == 400
-    assert "the ledger keeps the reason permanently" in refused.text
+    assert "the ledger keeps it permanently" in refused.text
     assert olga.post(place, {"do": "approve", "reason": ""}).status_code == 303
     approved = ana.get(place).text
     assert "Release it" in approved

@@ -217,7 +217,7 @@ def test_a_name_is_short_printable_and_free(people: PeopleFile, name: str) -> No
 def test_who_had_a_name_before_is_let_in_again_by_the_command_that_is_named(people: PeopleFile) -> None:
     with pytest.raises(InvalidParameter) as refused:
         people.add_user("ana", "analyst", by="olga")
-    _, _, command = refused.value.fix.partition("sfumato ")
+    command = refused.value.fix.split("`")[1].removeprefix("sfumato ")
     group, act, _, option = command.split()
     found = main.get_command(None, group).get_command(None, act)  # type: ignore[arg-type, union-attr, attr-defined]
     assert option in [name for each in found.params for name in each.opts]

@@ -131,7 +131,7 @@ def test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked(wire
             f"CLOSE a; DECLARE a CURSOR WITH HOLD FOR {fresh_question()}; FETCH 1 FROM b",
         ):
             told = error_of(client.ask(query(text)))
-            assert (told["C"], told["M"]) == ("0A000", "one query string asks two questions")
+            assert (told["C"], told["M"]) == ("0A000", "one query string contains more than one question")
         assert wire.charges() == before
         assert errors_in(client.ask(query("FETCH 1 FROM a; FETCH 1 FROM a"))) == []
         assert errors_in(client.ask(query("FETCH 1 FROM a; FETCH 1 FROM b"))) == []

@@ -102,8 +102,8 @@ def make_proposal(proposal: str | Ask, curator: Curator) -> Any:
 
 def _visible_without_noise(question: Any, answer: Any) -> Outcome:
     noisy_fields = ("bounds",) if question.query.value_queries else ()  # they name the released numbers
-    shown_fields = [entry.name for entry in fields(answer.receipt) if entry.name not in noisy_fields]
-    receipt = {name: getattr(answer.receipt, name) for name in shown_fields}
+    receipt_fields = [entry.name for entry in fields(answer.receipt) if entry.name not in noisy_fields]
+    receipt = {name: getattr(answer.receipt, name) for name in receipt_fields}
     visible = {
         "columns": repr((answer.columns, answer.types, answer.keys)),
         "receipt": repr({name: entry for name, entry in receipt.items() if name not in _VARYING_FIELDS}),
@@ -231,8 +231,8 @@ class ReleaseFeatures:
         separation = np.abs(middles[0] - middles[1]) / scales
         varying = np.flatnonzero(np.ptp(filled, axis=0) > 0)
         ranked = varying[np.argsort(-separation[varying], kind="stable")]
-        kept_cells = np.union1d(ranked[:_MAX_FEATURES], ranked[-1:])
-        return cls(cell_names, texts, missing, middles, scales, kept_cells)
+        feature_cells = np.union1d(ranked[:_MAX_FEATURES], ranked[-1:])
+        return cls(cell_names, texts, missing, middles, scales, feature_cells)
 
     def feature_matrix(self, releases: Sequence[ReleaseCells]) -> Numbers:
         """Return a row per release: the log-likelihood ratio of the second world to the first, and the chosen cells.

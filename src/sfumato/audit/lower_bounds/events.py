@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.array_types import Floats
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
 
@@ -266,7 +266,16 @@ class OutputShares:
             and type(self.view_name) is str
             and all(type(member) is bool for member in self.inside)
         ):
-            raise InvalidParameter("laws", self.view_name, "shares of both worlds for the same cells")
+            raise InvalidParameter(
+                "laws",
+                ValueWords(
+                    f"{cells} shares in the first, {len(self.second)} in the second, {len(self.inside)} entries of "
+                    f'"inside" and {len(self.edges)} edges'
+                ),
+                "a named view of one or more cells, with a share in the first world, a share in the second and True or "
+                'False in "inside" for each cell, and no edges or one more than cells',
+                fix="give as many shares in each world as there are cells",
+            )
 
 
 def merge_labels_to_cells(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> OutputShares:

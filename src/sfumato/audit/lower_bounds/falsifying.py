@@ -51,7 +51,7 @@ Sampler = Callable[[int], Any]
 
 MAX_COLUMNS = 64
 DEFAULT_SAMPLES, DEFAULT_SELECTION_SAMPLES = 1_000_000, 20_000
-_NOT_ASKED = -1
+_SESSION_CLOSED = -1
 """Marks a query that was not asked because the sparse vector had already stopped."""
 
 
@@ -90,7 +90,7 @@ def _sampler_for(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int]
     if isinstance(mechanism, AboveThreshold):
         return lambda value, count: [_ask_stream(mechanism, value) for _ in range(count)]
     rule = "built in, or a pair of functions (one per world) that take a count and return that many outputs"
-    fix = "pass an object, such as sf.Laplace(2), or two functions of the count"
+    fix = "for example, pass sf.Laplace(2)"
     raise InvalidParameter("mechanism", mechanism, rule, fix=fix)
 
 
@@ -154,7 +154,7 @@ def _ask_stream(mechanism: AboveThreshold, values: Any) -> list[int]:
             decisions.append(int(session.ask(value)))
             released_values.append(session.value or 0 if decisions[-1] else 0)
         except SessionClosed:
-            decisions.append(_NOT_ASKED)
+            decisions.append(_SESSION_CLOSED)
             released_values.append(0)
     return [*decisions, *released_values] if mechanism.values_epsilon is not None else decisions
 
@@ -215,6 +215,7 @@ def falsify(
             "mechanism",
             ValueWords(f"the shapes {first.shape} and {second.shape}"),
             "a pair of functions whose outputs have the same shape",
+            fix="make both functions return rows of the same length",
         )
     return _verdict_from_samples(_split_samples(first, second), promise, level)
 
@@ -290,7 +291,9 @@ def _samplers_of(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Samp
     if isinstance(mechanism, Sequence) and len(mechanism) == 2 and all(callable(world) for world in mechanism):
         return mechanism[0], mechanism[1]
     if not isinstance(inputs, tuple) or len(inputs) != 2:
-        raise InvalidParameter("inputs", inputs, "a pair of neighbours", fix="pass a pair, such as inputs=(10, 11)")
+        raise InvalidParameter(
+            "inputs", inputs, "a pair of neighbouring inputs", fix="for example, write inputs=(10, 11)"
+        )
     return samplers_of_both_inputs(mechanism, inputs)
 
 
@@ -322,8 +325,8 @@ def _checked_sample_count(samples: int, guarantee: Guarantee, level: Fraction) -
             "claim", guarantee, rule, fix="audit a smaller ε, or compute the loss exactly with audit.enumerate"
         )
     if sample_count < min_samples:
-        rule = f"at least {min_samples:,} to be able to refute {guarantee}"
-        raise InvalidParameter("samples", samples, rule)
+        rule = f"at least {min_samples:,}, because fewer could not refute {guarantee}"
+        raise InvalidParameter("samples", samples, rule, fix=f"write samples={min_samples}")
     return sample_count
 
 
@@ -336,8 +339,9 @@ def _draw_outputs(world: Sampler, count: int) -> Outputs:
     if outputs.shape[:1] != (count,) or outputs.ndim > 2 or bad_width or outputs.dtype.kind not in "biuf":
         raise InvalidParameter(
             "mechanism",
-            ValueWords(f"an array of the shape {outputs.shape}"),
+            ValueWords(f"an array of shape {outputs.shape} and type {outputs.dtype}"),
             f"a pair of functions that return {count:,} numbers, or rows of at most {MAX_COLUMNS} numbers",
+            fix="let both functions return as many numbers as their argument says, such as np.zeros(count)",
         )
     outputs = outputs.astype(np.int64) if outputs.dtype.kind == "b" else outputs
     return outputs if outputs.ndim == 2 else outputs[:, None]

@@ -94,17 +94,17 @@ class Tour:
     @property
     def holds(self) -> bool:
         """Return whether every broken mechanism was caught and every correct twin passed."""
-        return all(each.caught and each.passes for each in self.catches)
+        return all(audit.caught and audit.passes for audit in self.catches)
 
     def __str__(self) -> str:
-        rows = [_COLUMNS, *(each.row for each in self.catches)]
+        rows = [_COLUMNS, *(audit.row for audit in self.catches)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
         return "\n".join(_align_row(row, widths) for row in rows)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_fragments.table(_COLUMNS, (each.row for each in self.catches), numeric=_COLUMNS[1:4])
+        return html_fragments.table(_COLUMNS, (audit.row for audit in self.catches), numeric=_COLUMNS[1:4])
 
 
 def _align_row(row: tuple[str, ...], widths: list[int]) -> str:
@@ -124,7 +124,8 @@ def catch(exhibit: Exhibit | str, samples: int | None = None, confidence: Number
     """
     chosen = _find_exhibit(exhibit) if isinstance(exhibit, str) else exhibit
     if not isinstance(chosen, Exhibit):
-        raise InvalidParameter("exhibit", exhibit, "an Exhibit, or the name of one")
+        fix = 'for example, pass "Half the noise"'
+        raise InvalidParameter("exhibit", exhibit, "an Exhibit, or the name of one", fix=fix)
     runs = chosen.samples if samples is None else samples
     checked_seed = exact_integer(seed, "seed", at_least=0)
     verdicts = (

@@ -10,7 +10,7 @@ import numpy as np
 from sfumato.audit.museum.exhibits import DemonstrationNoise as Noise, Exhibit, Mechanism, Outputs, Room
 from sfumato.privacy import Guarantee, Neighbours
 
-_NOT_SHOWN = -1000
+_WITHHELD = -1000
 _DELTA = 0.0134
 """At this δ a threshold of 5 is just sufficient: P(1 + Y ≥ 5) = 0.01339."""
 _CLAIM = Guarantee(1, "0.0134")
@@ -24,9 +24,9 @@ def _threshold(scale: float, delta: float = _DELTA) -> int:
 def _threshold_count(noise: Noise, count: int, runs: int, threshold: float, scale: float = 1) -> Outputs:
     """Show the noisy count of a key if it reaches the threshold; a key without rows is never shown."""
     if not count:
-        return np.full(runs, _NOT_SHOWN)
+        return np.full(runs, _WITHHELD)
     noisy = count + noise.laplace(scale, runs)
-    return np.where(noisy >= threshold, noisy, _NOT_SHOWN)
+    return np.where(noisy >= threshold, noisy, _WITHHELD)
 
 
 def _keys_above(threshold: float) -> Mechanism:
@@ -52,12 +52,12 @@ def _several_keys(delta: float) -> Mechanism:
 
 
 def _suppress_by_exact_count(noise: Noise, count: int, runs: int) -> Outputs:
-    return np.asarray(count + noise.laplace(1, runs)) if count >= 5 else np.full(runs, _NOT_SHOWN)
+    return np.asarray(count + noise.laplace(1, runs)) if count >= 5 else np.full(runs, _WITHHELD)
 
 
 def _suppress_by_noisy_count(noise: Noise, count: int, runs: int) -> Outputs:
     noisy = count + noise.laplace(1, runs)
-    return np.where(noisy >= 5, noisy, _NOT_SHOWN)
+    return np.where(noisy >= 5, noisy, _WITHHELD)
 
 
 def _skip_empty_cells(noise: Noise, count: int, runs: int) -> Outputs:

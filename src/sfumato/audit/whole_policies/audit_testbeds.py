@@ -76,9 +76,9 @@ class AuditTestbed:
     def policy(self) -> Policy:
         return self.tables.policy
 
-    def question(self, asked: str | Ask) -> Any:
+    def question(self, query: str | Ask) -> Any:
         """Make a query at the curator of the ordinary units."""
-        return make_proposal(asked, self.curators[""])
+        return make_proposal(query, self.curators[""])
 
     def price_for(self, question: Any, *, gaussian: bool = False) -> AuditPrice:
         """Return the price of a query, with a small part of the policy's δ if it needs one."""

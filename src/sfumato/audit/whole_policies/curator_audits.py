@@ -113,13 +113,13 @@ def curator(
     if allowed_minutes > 24 * 60:
         raise InvalidParameter("minutes", minutes, "at most 1,440, which is one day")
     _require_positive_epsilon(declared)
-    own_questions = read_questions(questions)
+    owner_questions = read_questions(questions)
     level, started = exact(confidence, "confidence", _CONFIDENCES), time.time()
     used_seed = bits.random_below(_SEEDS) if seed is None else exact_integer(seed, "seed")
     progress("generating tables")
     with open_testbed(declared) as testbed:
         random_count = max(_MIN_RANDOM_QUERIES, round(_RANDOM_QUERIES_PER_MINUTE * allowed_minutes))
-        queries = tuple(_audit_queries(testbed, own_questions, used_seed, random_count))
+        queries = tuple(_audit_queries(testbed, owner_questions, used_seed, random_count))
         run = _AuditRun(testbed, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
         fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
         planned_faults = planted_faults(testbed, fixed_texts, run.level)
@@ -154,14 +154,14 @@ def _describe_coverage(questions: int, faults: int, question_seconds: float, rem
     first questions took; faults come next, and get at most half of the time.
     """
     if remaining <= 0:
-        return f"the time runs out before any of the {questions} questions is tested: allow more minutes"
+        return f"the time is too short to test any of the {questions} questions; allow more minutes"
     seconds = max(question_seconds, 0.001)
     planted = min(faults, max(1, int(remaining / 2 / seconds)))
-    asked = min(questions, _TIMED_QUERIES + int(max(0.0, remaining - planted * seconds) / seconds))
-    if (asked, planted) == (questions, faults):
-        return f"there is time for about all {questions} questions and {faults} planted faults"
+    tested = min(questions, _TIMED_QUERIES + int(max(0.0, remaining - planted * seconds) / seconds))
+    if (tested, planted) == (questions, faults):
+        return f"there is probably time for all {questions} questions and {faults} planted faults"
     needed = math.ceil(seconds * (questions + 2 * faults) / 60) + 1
-    covered = f"about {asked} of {questions} questions and {planted} of {faults} planted faults"
+    covered = f"about {tested} of {questions} questions and {planted} of {faults} planted faults"
     return (
         f"there is time for {covered}; all of them take about {needed} minutes, judging by the slowest of the first "
         "questions"
@@ -193,10 +193,10 @@ class _AuditQuery:
 
 
 def _audit_queries(
-    testbed: AuditTestbed, own_questions: Sequence[str], seed: int, random_count: int
+    testbed: AuditTestbed, owner_questions: Sequence[str], seed: int, random_count: int
 ) -> Iterator[_AuditQuery]:
     """Yield the queries to test: the owner's own, then templates, then random ones."""
-    origins = {**dict.fromkeys(own_questions, OWNER)}
+    origins = {**dict.fromkeys(owner_questions, OWNER)}
     origins = {**origins, **{text: TEMPLATE for text in query_templates(testbed.catalog) if text not in origins}}
     delta = bool(testbed.policy.budget.delta)
     for index, (text, origin) in enumerate(origins.items()):
@@ -219,13 +219,13 @@ def _time_notes(
 ) -> Iterator[str]:
     """Yield notes on what there was no time for."""
     if unplanted:
-        yield f"time ran out before these faults were planted: {', '.join(unplanted)}: allow more minutes"
+        yield f"time ran out before these faults were planted ({', '.join(unplanted)}); allow more minutes"
     if untested:
-        yield f"time ran out before {len(untested)} questions were tested: allow more minutes"
+        yield f"time ran out before all questions were tested: {len(untested)} left; allow more minutes"
     if unsampled:
         yield (
             f"too few releases were made to test {len(unsampled)} of the questions, "
-            f"such as {unsampled[0]}: allow more minutes"
+            f"such as {unsampled[0]}; allow more minutes"
         )
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     help="The largest change that one unit can cause in a count.  [default: from the policy]",
 )
 @click.option(
-    "--table", "tables", multiple=True, metavar="NAME", help="Allow counts of rows of this table. Repeatable."
+    "--table", "tables", multiple=True, metavar="NAME", help="Let the questions count rows of this table. Repeatable."
 )
 @click.option(
     "--file",

@@ -119,10 +119,10 @@ def command(
 
         check_picture_path(plot)
     if what in ATTACKS:
-        _refuse_options("a policy", **policy_options, html=html)
+        _refuse_options("a POLICY", **policy_options, html=html)
         result = _attack_by_name(what, attack_options)
     else:
-        _refuse_options("the name of an attack", **attack_options)
+        _refuse_options("the NAME of an attack", **attack_options)
         result = _attack_policy(what, policy_options, html)
     if plot is not None:
         result.plot(plot)
@@ -138,7 +138,7 @@ def _refuse_options(beside: str = "", /, **values: object) -> None:
     for name, value in values.items():
         if value is not None:
             flag = "NAME or POLICY" if name == "what" else f"--{name}"
-            rule = f"it is only for {beside}" if beside else "it cannot be combined with --play"
+            rule = f"it can only be used with {beside}" if beside else "it cannot be combined with --play"
             raise click.UsageError(f"leave out {flag}: {rule}")
 
 

@@ -28,7 +28,9 @@ _PIPE_WIDTH = 100
 @click.option(
     "--questions", type=click.Path(path_type=Path), metavar="FILE", help="Audit the questions of this .sql file first."
 )
-@click.option("--seed", metavar="N", type=int, help="Repeat the questions of an earlier audit, by the seed it printed.")
+@click.option(
+    "--seed", metavar="N", type=int, help="Repeat the questions of an earlier audit, which printed this seed."
+)
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -44,7 +46,7 @@ def command(
     The audit invents neighbouring tables from the policy, with a unit at, below and beyond every limit. It asks them
     questions of every kind, and random ones from the grammar of supported SQL, and compares exact changes, noise and
     whole releases. It also plants faults, and reports a lack of power if it misses one. After the first
-    questions it says for about how many there is time. Your data are not read and your budget is not spent. The exit
+    questions it estimates how many there is time for. Your data are not read and your budget is not spent. The exit
     code is 1 if there is any doubt.
 
     \b

@@ -23,7 +23,7 @@ def print_check(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None
     """Print the public facts of every table, then, if ``private``, the figures for the owner alone."""
     checked = check(path, private=private)
     for name, line in checked.misquoted:
-        click.secho(f"{_PRIVATE}\n{name}: line {line:,} is not exactly one record", fg="red", err=True)
+        click.secho(f"{_PRIVATE}\n{name}: line {line:,} does not hold exactly one record", fg="red", err=True)
     if checked.refusal is not None:
         raise checked.refusal
     click.secho(f"{path}: the policy is valid", fg="green")
@@ -164,6 +164,6 @@ def _print_losses_by_limit(limit: str, losses: Mapping[str, Mapping[int, float]]
         return
     needed = max(sum(share > 0 for share in shares.values()) for shares in losses.values())
     limits = list(next(iter(losses.values())))[: needed + 1][-_MAX_LIMITS:]
-    click.echo(f"  {limit:<20} " + " ".join(f"{each:>7,}" for each in limits))
+    click.echo(f"  {limit:<20} " + " ".join(f"{limit_value:>7,}" for limit_value in limits))
     for name, shares in losses.items():
-        click.echo(f"  {name:<20} " + " ".join(f"{shares[each]:>7.1%}" for each in limits))
+        click.echo(f"  {name:<20} " + " ".join(f"{shares[limit_value]:>7.1%}" for limit_value in limits))

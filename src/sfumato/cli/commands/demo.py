@@ -206,10 +206,14 @@ def _demo_folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _print_next_steps(kept: Path | None) -> None:
+def _print_next_steps(saved_policy: Path | None) -> None:
     click.secho("\nWhere to go next", bold=True)
-    policy_path = kept or Path("flights/flights.toml")
-    lines = [] if kept else ["sfumato demo --keep flights             the same tour, with its files kept in flights/"]
+    policy_path = saved_policy or Path("flights/flights.toml")
+    lines = (
+        []
+        if saved_policy
+        else ["sfumato demo --keep flights             the same tour, with its files kept in flights/"]
+    )
     lines += [
         f'sfumato query {policy_path} "SELECT COUNT(*) AS n FROM flights" --within 900',
         f"sfumato budget {policy_path}",

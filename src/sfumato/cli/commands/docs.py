@@ -28,8 +28,8 @@ def command(words: tuple[str, ...], in_browser: bool) -> None:
     """Print the page of the documentation that WORD names or finds, or list where to start.
 
     The pages are part of the installation: nothing is fetched. Words are found whole or by their beginning, in titles
-    first. If no page is clearly the best, the best eight are listed; name one of them by its path. A message that a
-    command printed finds what to do about it.
+    first. If no page is clearly the best, the best eight are listed; name one of them by its path. Type an error
+    message to find what to do about it.
 
     \b
     Examples:
@@ -60,8 +60,8 @@ def _find_pages(pages: tuple[Page, ...], text: str) -> list[Hit]:
     from sfumato.manual.search import Hit, build_index
 
     path = text.removeprefix("docs/").removesuffix(".md")
-    named = [page for page in pages if path in (_page_path(page), _page_path(page).rpartition("/")[2])]
-    hits = [Hit(page, page.sections[0], "", 1) for page in named] or build_index(pages).search(text)
+    path_matches = [page for page in pages if path in (_page_path(page), _page_path(page).rpartition("/")[2])]
+    hits = [Hit(page, page.sections[0], "", 1) for page in path_matches] or build_index(pages).search(text)
     if not hits:
         raise SfumatoError(
             "no page contains these words", place=shorten(text), fix="try another word, or list the pages: sfumato docs"

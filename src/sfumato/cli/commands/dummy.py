@@ -33,7 +33,7 @@ def command(policy: Path, rows: str, output: Path) -> None:
     """Invent rows for each table of POLICY, to develop code against. No data are read, nothing is charged.
 
     Types, values, bounds and limits are those of the policy. The rows are the same every time, and their statistics
-    mean nothing. Ask your questions of the policy in the new folder.
+    mean nothing. Query the policy in the new folder.
 
     \b
     Example:

@@ -19,7 +19,7 @@ _DRAFT_AGAIN = (
 @options.policy
 @click.option("--yes", "confirmed", is_flag=True, help="Do not ask for confirmation.")
 def command(policy: Path, confirmed: bool) -> None:
-    """Remove the copies of the tables of POLICY that sfumato init made: each is listed, then you are asked.
+    """List the copies of POLICY's tables that sfumato init made, and remove them after you confirm.
 
     The policy, its ledger and the original files stay. POLICY need not exist: then the copies of an init that was not
     finished are removed. A removed file can still be on the disk's free space, in backups and in snapshots.

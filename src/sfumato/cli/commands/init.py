@@ -49,6 +49,7 @@ from sfumato.curator.policy_drafts import (
 from sfumato.curator.weak_policies import LARGE_DELTA, proposed_delta, weak_policy_warnings
 from sfumato.engine.inspecting import shared_inspection
 from sfumato.errors import InvalidPolicy
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit
 from sfumato.privacy.numbers import format_exact, format_probability
@@ -57,7 +58,7 @@ from sfumato.release.prices import Price
 from sfumato.untrusted import escape_unprintable
 
 T = TypeVar("T")
-_MAX_LISTED = 40
+_MAX_COLUMNS_IN_MESSAGE = 40
 """Columns of a table that are listed in a message."""
 _COPIES_NOTE = "Copies hold the same private rows as their originals; only you can read them. To remove them:"
 
@@ -119,13 +120,13 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
 @click.option(
     "--read-rows/--no-read-rows",
     default=None,
-    help="Read rows to detect column types, or do not. What is detected is exact, and only you see it.",
+    help="Read rows to detect column types, or leave them unread. What is detected is exact, and shown only to you.",
 )
 @click.option(
     "--copy/--no-copy",
     default=None,
-    help="Copy files that the engine cannot read as they are to Parquet, in a private folder beside the policy; with "
-    "--no-copy, leave out what it cannot read.",
+    help="Copy files to Parquet where the engine cannot read them directly, in a private folder beside the policy; "
+    "with --no-copy, leave out what cannot be read.",
 )
 @click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
 @click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1.  [default: detected]")
@@ -136,7 +137,8 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
     "smartnoise",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Take answers from this SmartNoise metadata file (YAML).",
+    help="Take the answers to the questions of init, such as columns and bounds, from this SmartNoise metadata file "
+    "(YAML).",
 )
 @click.option(
     "--bounds-epsilon",
@@ -178,16 +180,16 @@ def command(
     refuse_existing_output(output)
     price = None if bounds_epsilon is None else Price(bounds_epsilon)
     text_format = TextOptions("\t" if delimiter in ("\\t", "tab") else delimiter, encoding, quote, decimal)
-    kept_answers = SavedAnswers(output, data)
-    if kept_answers.is_resumed and not take_defaults:
-        click.echo(f"Continuing where the last interview stopped. To start over, delete {kept_answers.path.name}.\n")
+    saved_answers = SavedAnswers(output, data)
+    if saved_answers.is_resumed and not take_defaults:
+        click.echo(f"Continuing where the last interview stopped. To start over, delete {saved_answers.path.name}.\n")
     try:
-        drafting = _Drafting(Interview(kept_answers, {}, take_defaults), text_format, output, price is not None)
+        drafting = _Drafting(Interview(saved_answers, {}, take_defaults), text_format, output, price is not None)
         policy = drafting.policy(data, relation, flags)
     except click.Abort as ending:  # a Ctrl-C, or an input that ends before the last question
         exit_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
     write_draft(policy, output)
-    kept_answers.delete()
+    saved_answers.delete()
     click.echo(f"\nWritten: {output}.")
     for weakness in weak_policy_warnings(policy):
         print_warning(weakness)
@@ -276,8 +278,8 @@ class _Drafting:
         assumed = [names[label] for label, question in questions.items() if self._took_default(question)]
         self.assumed += [assumed_limit_note(assumed, self.unit)] if assumed else []
         is_asked = any(map(self.interview.will_ask, questions.values()))
-        kept = self._count_rows_within_limits(tables, names, owners) if is_asked else {}
-        return {label: self._ask_limit(label, kept.get(names[label])) for label in questions}
+        row_shares = self._count_rows_within_limits(tables, names, owners) if is_asked else {}
+        return {label: self._ask_limit(label, row_shares.get(names[label])) for label in questions}
 
     def _draft_table(
         self,
@@ -288,14 +290,14 @@ class _Drafting:
         max_rows: int | None,
     ) -> Table:
         """Ask about the columns of a private table."""
-        own_keys = _id_columns(owners[label])
+        id_columns = _id_columns(owners[label])
         foreign_keys = {owner.key for owner in owners.values() if isinstance(owner, Via) and owner.via == names[label]}
         questions = ColumnInterview(
-            self.interview, label, table, label in self.may_read, own_keys | foreign_keys, self.buys_bounds
+            self.interview, label, table, label in self.may_read, id_columns | foreign_keys, self.buys_bounds
         )
         questions.ask_nulls()
-        columns = questions.ask_columns(own_keys)
-        self._record_columns_left_out(label, names[label], table, {*columns, *own_keys})
+        columns = questions.ask_columns(id_columns)
+        self._record_columns_left_out(label, names[label], table, {*columns, *id_columns})
         return Table(
             names[label],
             table.file.absolute(),
@@ -314,16 +316,18 @@ class _Drafting:
         self.interview.flag_answers = (
             {} if flags["read_rows"] is None else {"read rows": "yes" if flags["read_rows"] else "no"}
         )
-        asked_files = text_and_sqlite_files(files) if self.interview.take_defaults else files
-        file_names = ", ".join(escape_unprintable(file.name) for file in asked_files[:3]) + (
-            " …" if len(asked_files) > 3 else ""
+        files_to_read = text_and_sqlite_files(files) if self.interview.take_defaults else files
+        file_names = ", ".join(escape_unprintable(file.name) for file in files_to_read[:3]) + (
+            " …" if len(files_to_read) > 3 else ""
         )
-        rows = bool(asked_files) and self.interview.ask(interview.read_rows_question(file_names), parse_yes_no)
+        rows = bool(files_to_read) and self.interview.ask(interview.read_rows_question(file_names), parse_yes_no)
         candidates = [table for file in files for table in detect_tables(file, self.how, read_rows=rows)]
         candidates = [table for table in candidates if not relations or table.relation in relations]
         if not candidates:
             raise InvalidPolicy(
-                "DATA has no table of this name", place=", ".join(relations), fix="leave --relation out"
+                "DATA has no table of this name",
+                place=", ".join(relations),
+                fix="check the name, or leave out --relation to use all tables",
             )
         labels = unique_table_names([table.suggested_name for table in candidates])
         selected = dict(zip(labels, candidates, strict=True))
@@ -335,7 +339,7 @@ class _Drafting:
                 place=", ".join(map(str, data)),
                 fix="allow copies (--copy), export the tables to Parquet, or skip fewer tables",
             )
-        self.may_read = {label for label, table in selected.items() if rows and table.original_or_file in asked_files}
+        self.may_read = {label for label, table in selected.items() if rows and table.original_or_file in files_to_read}
         tables = {
             label: infer_types(table, nulls_from_flags(flags["nulls"], label)) if label in self.may_read else table
             for label, table in tables.items()
@@ -378,7 +382,8 @@ class _Drafting:
         copied_table, skipped_records = copy_table_and_count_skipped(table, target)
         if skipped_records:
             click.echo(
-                f"PRIVATE, for you alone: {skipped_records:,} records with too few or too many cells were not copied."
+                f"PRIVATE, for you alone: {count_with_noun(skipped_records, 'record')} with too few or too many cells "
+                "left out."
             )
         return copied_table
 
@@ -427,11 +432,11 @@ class _Drafting:
         }
         return row_shares_within_limits(drafts, PrivacyUnit(self.unit, every_row=ROW in owners.values()))
 
-    def _ask_limit(self, label: str, kept: RowSharesWithinLimits | None) -> int:
-        proposal = None if kept is None else kept.proposed_limit
+    def _ask_limit(self, label: str, row_shares: RowSharesWithinLimits | None) -> int:
+        proposal = None if row_shares is None else row_shares.proposed_limit
         question = interview.max_rows_question(label, self.unit, None if proposal is None else str(proposal))
-        if kept is not None and self.interview.will_ask(question):
-            click.echo(limits_note(label, self.unit, kept))
+        if row_shares is not None and self.interview.will_ask(question):
+            click.echo(limits_note(label, self.unit, row_shares))
         return self.interview.ask(question, _parse_limit)
 
     def _ask_budget(self, *, large_allowed: bool) -> Budget:
@@ -470,11 +475,11 @@ def _print_columns(label: str, table: DetectedTable) -> None:
     """
     reading_note = "types detected from rows" if table.types_inferred else "no row was read"
     click.secho(f"The columns of {label} ({reading_note}):", bold=True)
-    for name, kind in list(table.columns.items())[:_MAX_LISTED]:
+    for name, kind in list(table.columns.items())[:_MAX_COLUMNS_IN_MESSAGE]:
         words = _rules_words(table, name) + _describe_nonnumeric_texts(table, name)
         click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}{words}")
-    if len(table.columns) > _MAX_LISTED:
-        click.echo(f"  … and {len(table.columns) - _MAX_LISTED:,} more")
+    if len(table.columns) > _MAX_COLUMNS_IN_MESSAGE:
+        click.echo(f"  … and {len(table.columns) - _MAX_COLUMNS_IN_MESSAGE:,} more")
     if table.unusable_columns:
         click.echo(f"  {unusable_names_note(table.unusable_columns)}")
     click.echo()
@@ -492,9 +497,9 @@ def _describe_nonnumeric_texts(table: DetectedTable, column: str) -> str:
     texts = table.nonnumeric_texts.get(column)
     if not texts:
         return ""
-    shown = escape_unprintable(", ".join(map(repr, texts)))
+    escaped_texts = escape_unprintable(", ".join(map(repr, texts)))
     return (
-        f"; numbers except {shown}. If these mean missing values, add --nulls "
+        f"; numbers except {escaped_texts}. If these mean missing values, add --nulls "
         f"{escape_unprintable(quote(','.join(texts)))}"
     )
 
@@ -505,7 +510,9 @@ def _short_path(path: Path) -> str:
 
 
 def _describe_missing_bounds(missing: list[tuple[str, str]], output: Path) -> str:
-    names = ", ".join(column for _, column in missing[:_MAX_LISTED]) + (" …" if len(missing) > _MAX_LISTED else "")
+    names = ", ".join(column for _, column in missing[:_MAX_COLUMNS_IN_MESSAGE]) + (
+        " …" if len(missing) > _MAX_COLUMNS_IN_MESSAGE else ""
+    )
     return (
         f"Without bounds: {names}. These columns can be counted, but not summed or averaged. "
         f"Write bounds = [low, high] into {output.name}, or let sfumato bounds find them privately."
@@ -515,7 +522,7 @@ def _describe_missing_bounds(missing: list[tuple[str, str]], output: Path) -> st
 def _ask_bounds_price(budget: Budget) -> Price | None:
     """Ask for the price of private bounds per column; None if the owner gives none."""
     prompt = (
-        f"Find bounds privately: the ε for each column, of {format_exact(budget.epsilon)} for life (empty: not now)"
+        f"The ε per column to find bounds privately, out of {format_exact(budget.epsilon)} for life (empty: not now)"
     )
     while True:
         try:
@@ -597,7 +604,7 @@ def _parse_limit(answer: str) -> int:
 def _choice_parser(names: set[str]) -> Callable[[str], str]:
     def check(answer: str) -> str:
         if answer not in names:
-            raise click.UsageError(f"answer one of {', '.join(sorted(names))}")
+            raise click.UsageError(f"type one of {', '.join(sorted(names))}")
         return answer
 
     return check
@@ -618,7 +625,7 @@ def _id_parser(table: str, private: Mapping[str, Mapping[str, Any]]) -> Callable
                 and (key or on) in other_columns
             ):
                 return Via(other, on, key)
-        choices = ", ".join([ROW, *private[table]][:_MAX_LISTED])
-        raise click.UsageError(f"answer one of {choices}, or TABLE.COLUMN with a column that both tables have")
+        choices = ", ".join([ROW, *private[table]][:_MAX_COLUMNS_IN_MESSAGE])
+        raise click.UsageError(f"type one of {choices}, or TABLE.COLUMN, where COLUMN is in both tables")
 
     return read

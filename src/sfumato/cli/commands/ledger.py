@@ -124,7 +124,8 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
     "--anchor",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="For a backup or an export: an anchor of its last line, which shows that no later charge is missing.",
+    help="If FROM is a backup or an export: a file with an anchor of its last line, as proof that FROM lacks no newer "
+    "charge.",
 )
 @click.option(
     "--accept-loss",
@@ -139,9 +140,10 @@ def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_los
     lack the newest charges: copy it with an --anchor of its last line, or with --accept-loss.
     """
     from sfumato.ledger.moving import copy_ledger
+    from sfumato.plan.descriptions import count_with_noun
 
     line_count, last_hash = copy_ledger(source, target, anchor=anchor, accept_loss=accept_loss)
-    click.secho(f"{line_count:,} lines copied; the hash of the last line is {last_hash}", fg="green")
+    click.secho(f"copied {count_with_noun(line_count, 'line')}; the hash of the last line is {last_hash}", fg="green")
 
 
 @command.command(epilog=EXIT_CODES_HELP)
@@ -151,8 +153,8 @@ def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_los
     "--anchor",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The anchor file that you saved elsewhere: the last line of the ledger at that time. The ledger is checked "
-    "against it.",
+    help="The anchor file that you saved elsewhere. It records the last line that the ledger had when it was saved, "
+    "and FILE is checked against it.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def acknowledge(file: Path | str, reason: str, anchor: Path | None, yes: bool) -> None:

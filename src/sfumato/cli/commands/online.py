@@ -68,7 +68,12 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
     metavar="NUMBER",
     help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
 )
-@click.option("--within", metavar="NUMBER", help="Pay the smallest ε at which a verified estimate is within ± NUMBER.")
+@click.option(
+    "--within",
+    metavar="NUMBER",
+    help="Instead of a price: pay the smallest ε at which an estimate that passes the private test is within ± NUMBER "
+    "of the exact answer.",
+)
 @click.option(
     "--confidence",
     metavar="NUMBER",
@@ -77,7 +82,9 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
     help="The confidence level of the range given for each number, such as 0.95.",
 )
 @click.option(
-    "--strict", is_flag=True, help="Refuse questions whose answer could only be guessed, because all rounds are spent."
+    "--strict",
+    is_flag=True,
+    help="Once all rounds are spent, refuse questions whose answer would be an unverified estimate of the model.",
 )
 @options.analyst
 @options.ledger

@@ -44,7 +44,7 @@ _marginal_options = options.combine_decorators(
         type=click.Choice(["total", "worst"]),
         default="total",
         show_default=True,
-        help="Minimise the total variance of all cells, or the worst variance of a cell.",
+        help="Minimise the total variance of all cells, or the largest variance of any cell.",
     ),
 )
 _price_options = options.combine_decorators(

@@ -125,8 +125,8 @@ _price_options = options.combine_decorators(
         "--delta",
         metavar="NUMBER|default",
         default="0",
-        help="With --epsilon: the δ of the price, which allows Gaussian noise; default accepts the δ that is "
-        "proposed for finding groups.",
+        help="With --epsilon: the δ of the price, which allows Gaussian noise; write 'default' to use the δ "
+        "that is proposed for a question that finds its groups in the data.",
     ),
     click.option(
         "--rho",
@@ -137,8 +137,8 @@ _price_options = options.combine_decorators(
         "--within",
         metavar="[COLUMN=]NUMBER",
         multiple=True,
-        help="Accuracy instead of price: pay the smallest ε that keeps every number, or this column, within ± NUMBER. "
-        "Repeatable.",
+        help="Accuracy instead of price: pay the smallest ε that keeps every number, or every number of COLUMN, within "
+        "± NUMBER of its exact value. Repeatable.",
     ),
     click.option(
         "--weight",
@@ -220,7 +220,7 @@ _output_options = options.combine_decorators(
     click.option(
         "--excel",
         type=click.Choice([",", ";"]),
-        help="With -o FILE.csv: the separator for spreadsheets; use ; where they expect decimal commas.",
+        help="With -o FILE.csv: the separator between cells; choose ';' for spreadsheets that expect decimal commas.",
     ),
     click.option(
         "--flag-above",
@@ -473,7 +473,7 @@ def _apply_limits(question: Question | Listing, texts: tuple[str, ...]) -> Quest
     names = [name for name, _, _ in pairs]
     limit_names = ("rows", "groups", "rows_per_group")
     if not all(name in limit_names and number.isdecimal() for name, _, number in pairs) or len(set(names)) < len(names):
-        raise click.UsageError("give --limit rows=NUMBER, groups=NUMBER or rows_per_group=NUMBER, each once")
+        raise click.UsageError("give --limit rows=NUMBER, groups=NUMBER or rows_per_group=NUMBER, each at most once")
     if not pairs:
         return question
     if question.free:
@@ -524,7 +524,7 @@ def _parse_weights(texts: tuple[str, ...]) -> dict[str, str] | None:
     pairs = [text.rpartition("=") for text in texts]
     names = [name for name, _, _ in pairs]
     if not all(names) or len(set(names)) < len(names):
-        raise click.UsageError("give --weight COLUMN=NUMBER, each column once")
+        raise click.UsageError("give --weight COLUMN=NUMBER only once for each column")
     return {name: weight for name, _, weight in pairs} or None
 
 
@@ -577,7 +577,9 @@ def _print_forecast(question: Question | Listing, terms: dict[str, Any], as_json
 def _show_prices(question: Question, terms: dict[str, Any]) -> None:
     """Print the expected error at some sample prices, when no price is named."""
     forecasts = [question.error(**{**terms, "epsilon": epsilon}) for epsilon in _SAMPLE_PRICES]
-    common = [warning for warning in forecasts[0].warnings if all(warning in each.warnings for each in forecasts)]
+    common = [
+        warning for warning in forecasts[0].warnings if all(warning in forecast.warnings for forecast in forecasts)
+    ]
     for forecast in forecasts:
         click.echo(f"at {forecast.price}: {'; '.join(forecast.parts())}")
         for warning in forecast.warnings:

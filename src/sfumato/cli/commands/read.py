@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     metavar="SHARE",
     default="0.01",
     show_default=True,
-    help="How probable a fact about a person is to the attacker, before any answer.",
+    help="The probability that the attacker gives to a fact about a person before any answer.",
 )
 @click.option(
     "--neighbours",

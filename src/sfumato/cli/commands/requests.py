@@ -63,7 +63,7 @@ def _print_request(view: RequestView, as_json: bool) -> None:
 @click.argument("sql", required=False)
 @click.option("--kind", metavar="NAME", help="The kind of release, such as marginals, if it is not a question in SQL.")
 @click.option("--spec", metavar="JSON", help="With --kind: what is released, as JSON.")
-@click.option("--epsilon", metavar="NUMBER", help="The price: its privacy loss ε.")
+@click.option("--epsilon", metavar="NUMBER", help="The price of the release: its privacy loss ε.")
 @click.option("--delta", metavar="NUMBER", help="With --epsilon: the δ of the price.")
 @click.option("--rho", metavar="NUMBER", help="The price in ρ instead of --epsilon.")
 @click.option("--within", metavar="NUMBER", help="Accuracy instead of price: every number within ± NUMBER.")
@@ -202,7 +202,9 @@ def publish(policy: str, lines: tuple[int, ...], purpose: str, server: str, as_j
     "--epsilon", required=True, metavar="NUMBER", help="The total ε that all releases under this grant may cost."
 )
 @click.option("--days", type=int, help="The number of days that the grant is valid.")
-@click.option("--until", metavar="DATE", help="Instead of --days: the last day, such as 2027-06-30; it ends in UTC.")
+@click.option(
+    "--until", metavar="DATE", help="Instead of --days: the last day of the grant in UTC, such as 2027-06-30."
+)
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME", help="A table that may be read. Repeatable.  [default: all]"
 )

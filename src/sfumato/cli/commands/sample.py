@@ -71,11 +71,11 @@ def command(
     rows_file_path(output)
     model = synopsis(file)
     if isinstance(model, SyntheticTables):
-        fix = f'write all tables from Python: sf.synopsis("{file}").write("folder")'
-        raise InvalidParameter("file", str(file), "a model of one table: this file has several", fix=fix)
+        fix = f'write all tables in Python, with sf.synopsis("{file}").write("folder")'
+        raise InvalidParameter("file", str(file), "a model of one table, but this file has several", fix=fix)
     if not isinstance(model, Synthetic):
-        fix = f'ask it: sfumato ask {file} "SELECT …"; or buy a model with sfumato synthesize'
-        raise InvalidParameter("file", str(file), "a model: a synopsis has marginals and no rows", fix=fix)
+        fix = f'query it with sfumato ask {file} "SELECT …", or buy a model with sfumato synthesize'
+        raise InvalidParameter("file", str(file), "a model, because a synopsis has only marginals", fix=fix)
     truth_columns = {attribute.name for attribute in model.attributes if attribute.type is Type.BOOLEAN}
     given_values = {
         name: [_TRUTHS.get(value, value) if name in truth_columns else value for value in values]

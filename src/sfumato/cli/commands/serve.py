@@ -39,7 +39,7 @@ def command(
 ) -> None:
     """Serve POLICIES, which share one ledger, until Ctrl-C or SIGTERM; charged work is then finished first.
 
-    Prints a one-time login link for the owner. By default the server is reachable from this machine only.
+    A one-time login link for the owner is printed first. By default the server is reachable from this machine only.
     """
     try:
         from sfumato.server.serving import ProcessSettings, serve

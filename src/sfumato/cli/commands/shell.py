@@ -37,8 +37,8 @@ _WELCOME = "End a question with ; to see its price and expected error before it 
     "--delta",
     metavar="NUMBER|default",
     default="0",
-    help="With --epsilon: the δ of the price, which allows Gaussian noise; default accepts the δ that is "
-    "proposed for finding groups.",
+    help="With --epsilon: the δ of the price, which allows Gaussian noise; write 'default' to use the δ "
+    "that is proposed for a question that finds its groups in the data.",
 )
 @click.option(
     "--yes", is_flag=True, help="Spend without asking for confirmation; a script can spend only with this flag."
@@ -49,10 +49,10 @@ _WELCOME = "End a question with ; to see its price and expected error before it 
     "--history",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The history file, which keeps the lines that you type; only you can read it.  [default: "
+    help="The file that keeps the history of your input; only you can read it.  [default: "
     "sfumato/shell-history in ~/.local/state]",
 )
-@click.option("--no-history", is_flag=True, help="Do not save the lines that you type.")
+@click.option("--no-history", is_flag=True, help="Do not save the history of your input.")
 @click.option(
     "--time-limit",
     metavar="SECONDS",

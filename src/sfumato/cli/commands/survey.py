@@ -143,7 +143,9 @@ def estimate(
     question_pairs: Any = [tuple(name.strip() for name in pair.split(",")) for pair in pairs]
     estimates = read(form).estimate(filter(None, lines), confidence=confidence, together=together, pairs=question_pairs)
     if estimates.refused:
-        print_warning(f"{len(estimates.refused):,} lines were refused, the first: {estimates.refused[0].reason}")
+        print_warning(
+            f"refused {len(estimates.refused):,} of the lines, the first because {estimates.refused[0].reason}"
+        )
     click.echo(estimates.to_json() if as_json else str(estimates))
     if plot is not None:
         estimates.plot(str(plot))

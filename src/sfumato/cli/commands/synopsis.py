@@ -43,7 +43,7 @@ def show(file: Path) -> None:
     "--ledger",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="A JSON export or an anchor of the ledger, which must contain the ledger line that FILE records.",
+    help="A JSON export of the ledger, or an anchor of it: check too that it has the line of the charge for FILE.",
 )
 def verify(file: Path, ledger: Path | None) -> None:
     """Check every byte of FILE, recompute its charge from its plan, and check its guarantee."""
@@ -107,8 +107,8 @@ def marginal(
 
     published = synopsis(file)
     if not isinstance(published, Synopsis):
-        fix = f'ask it: sfumato ask {file} "SELECT …"'
-        raise InvalidParameter("file", str(file), "a synopsis: a model has no measured count for every cell", fix=fix)
+        fix = f'query it with sfumato ask {file} "SELECT …"'
+        raise InvalidParameter("file", str(file), "a synopsis, because a model has no measured counts", fix=fix)
     answer = published.marginal(list(columns), consistent=not raw, confidence=confidence, together=together)
     print_answer(answer, as_json=as_json, as_csv=as_csv)
 

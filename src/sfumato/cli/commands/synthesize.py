@@ -42,12 +42,13 @@ _model_options = options.combine_decorators(
         "weights",
         multiple=True,
         metavar="A=N",
-        help="The weight N of column A where accuracy is traded off; other columns have the weight 1. Repeatable.",
+        help="The weight N of column A: the higher, the more accurate A is, at the expense of other columns, which "
+        "have the weight 1. Repeatable.",
     ),
     click.option(
         "--target",
         metavar="COLUMN",
-        help="The column that will be learned from the rows: its pairs are measured first.",
+        help="The column that you will predict from the others; its pairs with them are measured first.",
     ),
     click.option("--where", metavar="SQL", help="Use only rows that meet this SQL condition."),
     click.option("--rows", type=int, metavar="N", help="Use at most N rows per unit."),
@@ -109,7 +110,9 @@ def command(policy: Path, analyst: str | None, ledger: Path | str | None, **valu
       sfumato synthesize clinic.toml people --epsilon 1 --delta 1e-9 --preview
     """
     if values["dry_run"]:
-        print_warning("--dry-run is called --preview here; elsewhere it prints the price and the expected error")
+        print_warning(
+            "this option is called --preview here; in other commands, --dry-run prints price and expected error"
+        )
         values["preview"] = True
     _check_options(values)
     rows_file, model_file, row_count = values["output"], values["model"], options.parse_row_count(values["draw"])

@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Check, without a network, that every byte of BUNDLE matches its signature and that its totals add up.
 
-    Prints what is proved and what is not. A bundle that was changed or is inconsistent is refused.
+    The output says what is proved and what is not. A bundle that was changed or is inconsistent is refused.
 
     \b
     Examples:

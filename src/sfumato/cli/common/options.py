@@ -70,7 +70,7 @@ request_id = click.option(
 session_id = click.option(
     "--request-id",
     metavar="ID",
-    help="An id for this session: the command, repeated with the same id, does not open or charge a second one.",
+    help="An id for this session: repeating the command with the same id neither opens nor charges a second session.",
 )
 analyst = click.option(
     "--analyst",
@@ -128,7 +128,7 @@ def visible_questions_message(report: AccountReport) -> str:
     total, visible = len(report.questions), sum(entry.question is not None for entry in report.questions)
     lost = sum(entry.cannot_be_rebuilt for entry in report.questions)
     lost_answers = f"{lost:,} answer{'s' if lost > 1 else ''}"
-    exception = f", except {lost_answers} that only the policy as it was then can show" if lost else ""
+    exception = f", except {lost_answers} that only the earlier policy can show" if lost else ""
     if visible == total:
         return f"all {total:,} questions are shown, with their answers{exception}"
     hint = "sfumato history lists the lines, and --questions shows them" if not visible else "others are salted hashes"

@@ -69,8 +69,8 @@ def check_output_files(policy: Policy, ledger: Path | str | None, *files: Path |
         target = os.path.realpath(file)
         if target == _real_path(policy.path):
             raise click.UsageError(f"{file} is the policy: write to another file")
-        ledger_place = ledger_address(policy, ledger)
-        if isinstance(ledger_place, Path) and target.startswith(os.path.realpath(ledger_place)):
+        ledger_location = ledger_address(policy, ledger)
+        if isinstance(ledger_location, Path) and target.startswith(os.path.realpath(ledger_location)):
             raise click.UsageError(f"{file} belongs to the ledger: write to another file")
         for table in policy.tables.values():
             source = _real_path(getattr(table.source, "path", None))

@@ -85,15 +85,16 @@ def parse_rules_text(text: str) -> dict[str, Any]:
     if pieces[0].strip():
         raise click.UsageError(f"a rule on how cells are written must begin with one of {', '.join(RULE_KEYS)}")
     names, values = pieces[1::2], [piece.strip() for piece in pieces[2::2]]
-    if len(set(names)) < len(names):
-        raise click.UsageError("a rule appears twice: write each rule once")
+    repeated = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if repeated is not None:
+        raise click.UsageError(f"the rule '{repeated}' appears twice: write it once")
     return {rule: _parse_rule_setting(rule, value) for rule, value in zip(names, values, strict=True)}
 
 
 def _parse_rule_setting(rule: str, text: str) -> Any:
     if rule == "trim":
         if text:
-            raise click.UsageError("trim takes no value: write trim alone")
+            raise click.UsageError("the rule 'trim' takes no value: write 'trim' alone")
         return True
     if rule == "format":
         return [part.strip() for part in text.split(_ALTERNATIVES)]
@@ -102,7 +103,9 @@ def _parse_rule_setting(rule: str, text: str) -> Any:
     if rule == "map":
         pairs = [part.partition(":") for part in text.split(",")]
         if not all(colon for _, colon, _ in pairs):
-            raise click.UsageError("this map is not readable: write pairs of a cell and a value, such as map F:female")
+            raise click.UsageError(
+                "an entry of this map has no colon: write pairs of a cell and a value, such as 'map F:female,M:male'"
+            )
         return {source.strip(): target.strip() for source, _, target in pairs}
     if rule == "possible":
         return text.replace(",", " ").split()
@@ -204,7 +207,10 @@ def _expand_integer_range(part: str) -> tuple[str, ...]:
         return (part,)
     low, high = int(run[1]), int(run[2])
     if not low <= high < low + _MAX_RUN:
-        raise click.UsageError(f"write a range from low to high, such as 1..16, with at most {_MAX_RUN:,} values")
+        raise click.UsageError(
+            f"the range {part} must go from its lowest to its highest value, and have at most {_MAX_RUN:,} values, as "
+            f"in '{VALUES} 1..16'"
+        )
     return tuple(map(str, range(low, high + 1)))
 
 
@@ -221,16 +227,16 @@ def _parse_bounds(sql_type: Type, answer: str) -> Any:
         return None
     if "," in answer and sql_type.numeric:
         parts = answer.replace(",", " ").split()
-        as_values = f"a list of values as {VALUES} {','.join(parts)}"
-        as_bounds = f"write bounds as {' '.join(parts)}, or " if len(parts) == 2 else "write "
-        raise click.UsageError(as_bounds + as_values)
+        as_values = f"write '{VALUES} {','.join(parts)}' for a list of values"
+        as_bounds = f"write '{' '.join(parts)}' for bounds, or " if len(parts) == 2 else ""
+        raise click.UsageError(f"bounds have no comma: {as_bounds}{as_values}")
     bounds = tuple(part.strip() for part in answer.split("," if "," in answer else None))
     if len(bounds) != 2:
-        raise click.UsageError("write two bounds, low and high, such as 0 110")
+        raise click.UsageError("write two bounds, low and high, such as '0 110'")
     return bounds
 
 
-_MAX_LISTED = 40
+_MAX_NAMES = 40
 """The most columns that a note names."""
 
 
@@ -278,41 +284,43 @@ def missing_values_note(policy: Policy, output: Path) -> str:
 def unusable_names_note(columns: Collection[str]) -> str:
     """Return a note on columns whose names cannot be used in questions, and what a name must be like."""
     return (
-        f"left out, because SQL cannot name them: {_name_list(columns)}. A name has at most {MAX_NAME_LENGTH} visible "
-        "characters, does not begin with sf_, and differs from other names in more than upper and lower case: rename "
-        "them first"
+        f"left out, because SQL cannot name them: {_name_list(columns)}. Rename them first: a name has at most "
+        f"{MAX_NAME_LENGTH} visible characters, does not begin with sf_, and differs from other names in more than "
+        "upper and lower case"
     )
 
 
 def _name_list(names: Iterable[str]) -> str:
-    """Join names with control characters escaped, at most ``_MAX_LISTED`` of them."""
-    printable_names = [escape_unprintable(name) or '""' for name in islice(names, _MAX_LISTED + 1)]
-    return ", ".join(printable_names[:_MAX_LISTED]) + (" …" if len(printable_names) > _MAX_LISTED else "")
+    """Join names with control characters escaped, at most ``_MAX_NAMES`` of them."""
+    printable_names = [escape_unprintable(name) or '""' for name in islice(names, _MAX_NAMES + 1)]
+    return ", ".join(printable_names[:_MAX_NAMES]) + (" …" if len(printable_names) > _MAX_NAMES else "")
 
 
 _PRIVATE = "PRIVATE, for you alone:"
 _CONFIRM = "What you confirm becomes public; these figures do not."
-_MAX_SHOWN = 40
+_MAX_LETTERS = 40
 """The most letters of a cell that are shown."""
 _LIMITS_BEFORE, _LIMITS_AFTER = 2, 2
 """How many limits below and above the proposed one are shown."""
 
 
-def limits_note(table: str, unit: str, kept: RowSharesWithinLimits) -> str:
+def limits_note(table: str, unit: str, row_shares: RowSharesWithinLimits) -> str:
     """Say what limits around the proposed one keep of a table's rows."""
-    limits = list(kept.share_by_row_limit)
-    center = len(limits) - 1 if kept.proposed_limit is None else limits.index(kept.proposed_limit)
+    limits = list(row_shares.share_by_row_limit)
+    center = len(limits) - 1 if row_shares.proposed_limit is None else limits.index(row_shares.proposed_limit)
     first_complete = next(
-        (index for index, limit in enumerate(limits) if kept.share_by_row_limit[limit] == 1), len(limits) - 1
+        (index for index, limit in enumerate(limits) if row_shares.share_by_row_limit[limit] == 1), len(limits) - 1
     )
-    shown = limits[max(0, center - _LIMITS_BEFORE) : min(center + _LIMITS_AFTER, first_complete) + 1]
-    phrases = ", ".join(f"{limit:,} keeps {format_share(kept.share_by_row_limit[limit])}" for limit in shown)
+    nearby_limits = limits[max(0, center - _LIMITS_BEFORE) : min(center + _LIMITS_AFTER, first_complete) + 1]
+    phrases = ", ".join(
+        f"{limit:,} keeps {format_share(row_shares.share_by_row_limit[limit])}" for limit in nearby_limits
+    )
     return f"{_PRIVATE} of the rows of {table}, a limit per {unit} of {phrases}. {_CONFIRM}"
 
 
 def bounds_note(column: str, figures: BoundsFigures) -> str:
     """Say how many cells of a column are beyond round bounds."""
-    phrases = ", ".join(f"{format_share(each.share_beyond)} beyond {each.text}" for each in figures.choices)
+    phrases = ", ".join(f"{format_share(choice.share_beyond)} beyond {choice.text}" for choice in figures.choices)
     return f"{_PRIVATE} of the cells of {column}, {phrases}. {_CONFIRM}"
 
 
@@ -334,8 +342,8 @@ def rules_note(column: str, proposal: CellProposal, unread: UnreadCells | None) 
 
 
 def _display_cell(text: str) -> str:
-    shown = escape_unprintable(text[:_MAX_SHOWN]) + ("…" if len(text) > _MAX_SHOWN else "")
-    return f'"{shown}"' if shown != shown.strip() else shown
+    escaped_text = escape_unprintable(text[:_MAX_LETTERS]) + ("…" if len(text) > _MAX_LETTERS else "")
+    return f'"{escaped_text}"' if escaped_text != escaped_text.strip() else escaped_text
 
 
 def format_share(share: float) -> str:
@@ -419,9 +427,11 @@ class ColumnInterview:
     def _parse_values(self, name: str, answer: str) -> Domain:
         """Parse listed values; refuse one that is a missing cell of this table, unless the column has its own nulls."""
         domain = parse_text_column(answer)
-        own_rules = self.interview.answer_from_flag_or_saved(interview.rules_question(self.label, name, "", None)) or ""
+        column_rules = (
+            self.interview.answer_from_flag_or_saved(interview.rules_question(self.label, name, "", None)) or ""
+        )
         clash = next((value for value in domain.values or () if value in self.nulls), None)
-        if clash is not None and "nulls" not in parse_rules_text(own_rules):
+        if clash is not None and "nulls" not in parse_rules_text(column_rules):
             raise click.UsageError(
                 f'"{clash}" means a missing value in {self.label}: leave it out of the values, or give the column '
                 f"its own list of missing values with --column {name}='text {answer} nulls {SKIP}'"
@@ -443,8 +453,8 @@ class ColumnInterview:
         """Return the question for the rules of a column that is no text, with what is proposed for this type."""
         proposal = self.table.proposals.get(name)
         if name in self.unit_columns or proposal is None or proposal.format.type is not sql_type:
-            known_decimal = self._needs_decimal(sql_type) and name not in self.unit_columns
-            default = format_rules(CellRules(decimal=self.table.decimal)) if known_decimal else ""
+            needs_decimal = self._needs_decimal(sql_type) and name not in self.unit_columns
+            default = format_rules(CellRules(decimal=self.table.decimal)) if needs_decimal else ""
             return interview.rules_question(self.label, name, default, None)
         text = format_rules(proposal.format.rules)
         question = interview.rules_question(

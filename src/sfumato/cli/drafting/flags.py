@@ -60,8 +60,8 @@ def _parse_table_flags(texts: Iterable[str], tables: Tables, flag: str, key: str
 
 def nulls_from_flags(texts: Iterable[str], table: str) -> list[str]:
     """Return the missing cells that --nulls names for a table, the last of its flags alone."""
-    own = [text.removeprefix(f"{table}=") for text in texts if "=" not in text or text.startswith(f"{table}=")]
-    return parse_cell_list(own[-1]) if own else []
+    cell_lists = [text.removeprefix(f"{table}=") for text in texts if "=" not in text or text.startswith(f"{table}=")]
+    return parse_cell_list(cell_lists[-1]) if cell_lists else []
 
 
 def _parse_ids(texts: Iterable[str], tables: Tables) -> Iterable[tuple[str, str]]:
@@ -100,7 +100,7 @@ def _parse_column(text: str, tables: Tables) -> dict[str, str]:
         typed = f"integer {VALUES} {rest}" if re.fullmatch(r"[-0-9,. ]+", rest) else f"text {rest}"
         raise click.UsageError(f"write the type first: --column {quote(path)}={quote(typed)}")
     domain_text, rules_text = (
-        split_bounds_and_rules(Type(kind), rest) if kind in {each.value for each in Type} else (rest, "")
+        split_bounds_and_rules(Type(kind), rest) if kind in {sql_type.value for sql_type in Type} else (rest, "")
     )
     if kind == Type.BOOLEAN.value and domain_text:
         raise click.UsageError(f"a boolean has no bounds and no values: write --column {quote(path)}=boolean")
@@ -124,7 +124,10 @@ def _smartnoise_answers(path: Any, tables: Tables) -> dict[str, str]:
     answers: dict[str, str] = {}
     for table in tables:
         single_table = next(iter(metadata_tables.values())) if len(metadata_tables) == len(tables) == 1 else None
-        metadata = next((each for name, each in metadata_tables.items() if name.lower() == table.lower()), single_table)
+        metadata = next(
+            (table_metadata for name, table_metadata in metadata_tables.items() if name.lower() == table.lower()),
+            single_table,
+        )
         if metadata is None:
             continue
         answers[f"{table}.id"] = metadata.id

@@ -39,7 +39,7 @@ class SavedAnswers:
 
     def __init__(self, output: Path, data: Sequence[Path]) -> None:
         self.path = output.absolute().parent / SAVED_ANSWERS_NAME
-        self._inputs = [str(output.absolute()), *(str(each.absolute()) for each in data)]
+        self._inputs = [str(output.absolute()), *(str(path.absolute()) for path in data)]
         self._answers = self._read()
         self.is_resumed = bool(self._answers)
 
@@ -157,7 +157,7 @@ class Interview:
             return read(answer)
         except (SfumatoError, click.UsageError) as refusal:
             raise InvalidPolicy(
-                _rule_text(refusal), place=question.prompt, fix=f"answer this question with {question.flag}"
+                _rule_text(refusal), place=question.prompt, fix=f"give another answer with {question.flag}"
             ) from None
 
     def _prompt(self, question: InterviewQuestion, read: Callable[[str], T]) -> T:
@@ -218,8 +218,10 @@ def read_rows_question(files: str) -> InterviewQuestion:
     )
 
 
-def copy_question(label: str, target: str, reasons: Sequence[str], in_place: bool) -> InterviewQuestion:
-    without = "the original is read, without the columns that SQL cannot name" if in_place else "the table is left out"
+def copy_question(label: str, target: str, reasons: Sequence[str], reads_original: bool) -> InterviewQuestion:
+    without = (
+        "the original is read, without the columns that SQL cannot name" if reads_original else "the table is left out"
+    )
     return InterviewQuestion(
         f"copy {label}",
         f"Copy {label} to {target}, because {'; '.join(reasons)} (yes/no)",
@@ -325,7 +327,7 @@ def confirm_delta_question(delta: Fraction, proposed: Fraction, people: int | No
 def budget_question(without_default: bool, proposed_delta: Fraction) -> InterviewQuestion:
     return InterviewQuestion(
         "budget",
-        f"The lifetime budget: an epsilon, and a delta if any (such as 3 {format_probability(proposed_delta)})",
+        f"The lifetime budget: an epsilon, and a delta if any (such as '3 {format_probability(proposed_delta)}')",
         None if without_default else "1",
         "All answers together, for ever, change what anybody can learn about one unit by at most a factor e^ε, where "
         "epsilon (ε) is the budget. ε = 1 is cautious: a suspicion of 50 % can rise to 73 %. ε = 3: to 95 %. More ε "
@@ -339,7 +341,7 @@ def budget_question(without_default: bool, proposed_delta: Fraction) -> Intervie
 def nulls_question(table: str, proposal: str | None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.nulls",
-        f"{table}: cells that are missing, separated by commas ({SKIP}: none)",
+        f"{table}: cells that are missing, separated by commas ({SKIP} for none)",
         "",
         'Programs write missing cells as NA, NULL, \\N or ?, and a quoted empty cell is written "". Cells that you '
         "list are missing in every column. A text that is not listed is a value like any other; in a column of numbers "
@@ -352,14 +354,15 @@ def nulls_question(table: str, proposal: str | None) -> InterviewQuestion:
 def rules_question(table: str, column: str, default: str, proposal: str | None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.columns.{column}.rules",
-        f"{column}: how its cells are written ({SKIP}: as the type says)",
+        f"{column}: how its cells are written ({SKIP} for no special rule)",
         default,
         "Dates: format %d.%m.%Y, with %d %m %Y for day, month and year, %y for two digits of a year, %b %B for month "
         "names, %H %M %S %p for times. Numbers: decimal , thousands . currency €. Booleans: true Y false N. Texts with "
         "listed values: trim, case lower, map F:female,M:male. Every column: nulls NA,?. A cell that fits no rule is "
         "missing. It costs nothing; the rules are public.",
         f"--column {_column_flag(column, 'date format %d.%m.%Y')}, or "
-        f"{_column_flag(column, 'real 0 5000 decimal , thousands .')}",
+        f"{_column_flag(column, 'real 0 5000 decimal , thousands .')}, or "
+        f"{_column_flag(column, 'text trim map F:female,M:male')}",
         proposal,
     )
 
@@ -393,9 +396,9 @@ def values_question(table: str, column: str) -> InterviewQuestion:
 def bounds_question(table: str, column: str, default: str, proposal: str | None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.columns.{column}.bounds",
-        f"{column}: bounds ({SKIP}: none)"
+        f"{column}: bounds ({SKIP} for none)"
         if default or proposal
-        else f"{column}: bounds, low and high; or values 0,1 (empty: none)",
+        else f"{column}: bounds, low and high; or 'values 0,1' (empty for none)",
         default,
         "A value outside the bounds is moved to the nearer one. The noise of sums and means is proportional to the "
         "width of the bounds. Take them from what you know: nobody is older than 120. The minimum and maximum of the "
@@ -403,7 +406,7 @@ def bounds_question(table: str, column: str, default: str, proposal: str | None)
         "column can be counted, but not summed; sfumato bounds buys bounds privately. For codes such as 0 and 1, "
         "list the values: values 0,1, or values 1..16 for all from 1 to 16. To publish the column, add bins after "
         "the bounds: 0 110 bins 11 for equal bins, 0 110 bins 0,18,65,110 for edges, or for dates bins month.",
-        f"--column {_column_flag(column, 'integer 0 110')}, or {_column_flag(column, 'integer values 0,1')}, or "
+        f"--column {_column_flag(column, 'integer 0 110')}, or {_column_flag(column, 'integer values 1..16')}, or "
         f"{_column_flag(column, 'integer 0 110 bins 11')}",
         proposal,
     )

@@ -169,8 +169,8 @@ class Completion:
     def _columns_in_scope(self, statement: str) -> list[str]:
         """Return the columns of the tables that a statement names, or of all tables if it names none yet."""
         words = {word.lower() for word in re.findall(r'"[^"]*"|\w+', statement)}
-        named_tables = [name for name in self.columns if {name.lower(), quoted(name).lower()} & words]
-        return list(dict.fromkeys(column for name in named_tables or self.columns for column in self.columns[name]))
+        mentioned_tables = [name for name in self.columns if {name.lower(), quoted(name).lower()} & words]
+        return list(dict.fromkeys(column for name in mentioned_tables or self.columns for column in self.columns[name]))
 
 
 def common_prefix(candidates: list[Candidate]) -> tuple[int, str]:

@@ -25,9 +25,9 @@ class ClippedSpec(Spec["WorkloadProposal"]):
     """Count the units beyond each limit of a question, and the cells beyond each bound."""
 
     question: Text = option_field("The question in SQL.")
-    rows: Count | None = option_field("Its own limit of rows per unit, below the policy's.", None)
-    groups: Count | None = option_field("Its own limit of groups per unit.", None)
-    rows_per_group: Count | None = option_field("Its own limit of rows per unit in one group.", None)
+    rows: Count | None = option_field("A limit of rows per unit for this question, below the policy's.", None)
+    groups: Count | None = option_field("A limit of groups per unit for this question.", None)
+    rows_per_group: Count | None = option_field("A limit of rows per unit in each group for this question.", None)
 
 
 def propose(workspace: Workspace, spec: ClippedSpec) -> WorkloadProposal:
@@ -38,9 +38,9 @@ def propose(workspace: Workspace, spec: ClippedSpec) -> WorkloadProposal:
     return proposal
 
 
-_QUERY = SkinRefusal("clipped counts are bought with an option of sfumato query", "sfumato query POLICY SQL --clipped")
+_QUERY = SkinRefusal("clipped counts have no command of their own", "run sfumato query POLICY SQL --clipped")
 _NO_PAGE = SkinRefusal(
-    "the web page can buy answers, but not counts of what limits and bounds cut",
+    "the web page cannot buy counts of what limits and bounds remove",
     "buy these counts from Python with curator.sql(…).clipped(), or with sfumato query --clipped",
 )
 KIND = ReleaseKind(

@@ -36,8 +36,8 @@ def propose(workspace: Workspace, spec: TestSpec) -> TestProposal:
 
     question: Any = spec.question
     options = TestOptions(spec.column, spec.outcome, spec.shares or None, spec.scores or None, spec.of, spec.equals)
-    asked = workspace.question(question) if isinstance(question, str) else question
-    return propose_test(workspace.context, asked, spec.test, options)
+    tested_question = workspace.question(question) if isinstance(question, str) else question
+    return propose_test(workspace.context, tested_question, spec.test, options)
 
 
 KIND = ReleaseKind(

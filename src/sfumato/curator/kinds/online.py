@@ -42,9 +42,7 @@ def propose(workspace: Workspace, spec: OnlineSpec) -> OnlineProposal:
     return propose_online(workspace.context, workspace.catalog, **fields)
 
 
-_NEEDS_PROCESS = SkinRefusal(
-    "online sessions are not available through a server", "buy marginals once: answers from them are free"
-)
+_NEEDS_PROCESS = SkinRefusal("a server cannot open online sessions", "buy marginals once: answers from them are free")
 KIND = ReleaseKind(
     "online",
     OnlineSpec,

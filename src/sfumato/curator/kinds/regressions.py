@@ -33,7 +33,8 @@ class RegressionSpec(Spec["RegressionProposal"]):
     where: Text | None = option_field("An SQL condition that selects rows.", None)
     rows: Count | None = option_field("The largest number of rows per unit that count.", None)
     robust: bool = option_field(
-        "Whether sampling errors allow unequal variances, and correlated rows of a unit; a fifth of ρ pays for them.",
+        "Whether sampling errors allow for unequal variances and for correlated rows of a unit, which "
+        "takes a fifth of ρ.",
         False,
     )
 

@@ -18,13 +18,13 @@ class SurvivalSpec(Spec["SurvivalProposal"]):
 
     table: Rows = option_field("A private table, or a SELECT, with one row for each unit.")
     time: Name = option_field(
-        "A column of numbers with declared bounds: the time of the event, or when last seen without it."
+        "A column of numbers with declared bounds: when the event happened, or when the unit was last seen without it."
     )
     event: Name = option_field("A boolean column, or one with declared values: whether the event happened.")
     by: Name | None = option_field("A column with declared values: one curve for each.", None)
     event_is: Text | None = option_field("The value that marks the event, if the column is not boolean.", None)
     every: Number | None = option_field(
-        "The length of a period; 1 for whole numbers, a 24th of the range for reals.", None
+        "The length of a period; by default 1 for whole numbers, and 1/24 of the range for real numbers.", None
     )
     where: Text | None = option_field("An SQL condition that selects rows.", None)
 

@@ -37,9 +37,7 @@ def propose(workspace: Workspace, spec: WorkloadSpec) -> WorkloadProposal:
     return propose_workload(workspace.context, lambda text: workspace.sql(text, None), spec.questions)
 
 
-_QUERY = SkinRefusal(
-    "several questions are asked together with sfumato query", "run sfumato query POLICY --file questions.sql"
-)
+_QUERY = SkinRefusal("workloads have no command of their own", "run sfumato query POLICY --file questions.sql")
 _ONE_QUESTION = SkinRefusal(
     "the web page asks one question at a time", "ask a workload from Python: curator.workload([…])"
 )

@@ -103,7 +103,7 @@ class Advice:
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
         if type(self.tips) is not tuple or set(map(type, self.tips)) - {Tip}:
-            raise InvalidParameter("tips", self.tips, "a tuple of Tip values")
+            raise InvalidParameter("tips", self.tips, "a tuple of Tip objects")
 
     def to_json(self) -> str:
         """Serialize the advice as JSON text, with a kind and a version."""
@@ -270,7 +270,10 @@ def _try_narrower_bound(
     )
     aggregate = _aggregate_function_name(measure)
     return _TriedChange(
-        f"{cause} sets this error", _removed_error_share(current, widths), f"{aggregate}({typed_sql(value)})", widths
+        f"{cause} determines this error",
+        _removed_error_share(current, widths),
+        f"{aggregate}({typed_sql(value)})",
+        widths,
     )
 
 
@@ -301,8 +304,8 @@ def _try_without_key(
 
 def _key_output_name(query: Query, index: int) -> str:
     """Return the name of the answer's column that shows a key, or the key as it was typed."""
-    shown = (output.name for output in query.finish.outputs if _is_key(output.expression, index))
-    return next(shown, typed_sql(query.plan.keys[index]))
+    output_names = (output.name for output in query.finish.outputs if _is_key(output.expression, index))
+    return next(output_names, typed_sql(query.plan.keys[index]))
 
 
 def _is_key(expression: Expression, index: int) -> bool:
@@ -311,8 +314,8 @@ def _is_key(expression: Expression, index: int) -> bool:
 
 def _without_key(query: Query, index: int) -> Query:
     """Return the question without a key, and without the columns, conditions and order that read it."""
-    kept = [output for output in query.finish.outputs if not _reads_key(output.expression, index)]
-    outputs = tuple(Output(output.name, _renumber_keys_above(output.expression, index)) for output in kept)
+    remaining_outputs = [output for output in query.finish.outputs if not _reads_key(output.expression, index)]
+    outputs = tuple(Output(output.name, _renumber_keys_above(output.expression, index)) for output in remaining_outputs)
     keys = (*query.plan.keys[:index], *query.plan.keys[index + 1 :])
     return replace(query, plan=replace(query.plan, keys=keys), finish=Finish(outputs))
 
@@ -341,7 +344,9 @@ def _try_counting_units(
     query: Query, limits: ContributionLimits, unit_id: str, current: Widths, reforecast: Reforecast
 ) -> _TriedChange | None:
     """Try to count units instead of rows."""
-    measures = tuple(DistinctUnits(each.where) if type(each) is Count else each for each in query.plan.measures)
+    measures = tuple(
+        DistinctUnits(measure.where) if type(measure) is Count else measure for measure in query.plan.measures
+    )
     if measures == query.plan.measures or limits.rows == 1:
         return None
     widths = _forecast_or_empty(replace(query, plan=replace(query.plan, measures=measures)), limits, reforecast)
@@ -496,7 +501,7 @@ def _width_before_and_after_with_size(
         if math.isfinite(_width_at_size(before, middle)) or math.isfinite(_width_at_size(after, middle))
         else largest
     )
-    grown = max(each for each in sizes if each <= size * group_growth)
+    grown = max(forecast_size for forecast_size in sizes if forecast_size <= size * group_growth)
     return _width_at_size(before, size), _width_at_size(after, grown), size
 
 

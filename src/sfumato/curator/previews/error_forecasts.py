@@ -251,10 +251,12 @@ def merge_widths_of_sizes(sizes: Sequence[int], widths_by_size: Sequence[Mapping
     columns: dict[str, Width] = {}
     for name in dict.fromkeys(name for column_widths in widths_by_size for name in column_widths):
         # at some sizes a column may have no number, as CASE WHEN n > 100 has none in small groups
-        known = {size: widths[name] for size, widths in zip(sizes, widths_by_size, strict=True) if name in widths}
-        largest = max(known.values())
-        is_constant = all(math.isclose(width, largest, rel_tol=1e-9) for width in known.values())
-        columns[name] = largest if is_constant else known
+        defined_widths = {
+            size: widths[name] for size, widths in zip(sizes, widths_by_size, strict=True) if name in widths
+        }
+        largest = max(defined_widths.values())
+        is_constant = all(math.isclose(width, largest, rel_tol=1e-9) for width in defined_widths.values())
+        columns[name] = largest if is_constant else defined_widths
     return columns
 
 
@@ -378,7 +380,7 @@ def format_half_width(width: float, *, whole: bool) -> str:
 
 
 _PICTURE_WIDTHS = Range("a width in pixels from 320 to 760", Fraction(320), Fraction(760))
-MAX_LISTED_MARGINALS = 24
+MAX_MARGINAL_LINES = 24
 """The number of marginals that are listed."""
 
 
@@ -424,7 +426,9 @@ class MarginalsForecast:
         for marginal, width in zip(self.sets, self.widths, strict=True):
             if column_set == frozenset(marginal):
                 return width
-        marginals = ", ".join(map(repr, self.sets[:_SHOWN_SETS])) + (", …" if len(self.sets) > _SHOWN_SETS else "")
+        marginals = ", ".join(map(repr, self.sets[:_MAX_EXAMPLE_SETS])) + (
+            ", …" if len(self.sets) > _MAX_EXAMPLE_SETS else ""
+        )
         raise InvalidParameter("columns", columns, f"the columns of one marginal: {marginals}")
 
     def to_json(self) -> str:
@@ -455,12 +459,15 @@ class MarginalsForecast:
     def _rows(self) -> list[tuple[str, str]]:
         """The listed marginals by name with their half-widths, the widest first."""
         order = sorted(zip(self.widths, self.sets, strict=True), reverse=True)
-        return [(marginal_name(columns), number(width)) for width, columns in order[:MAX_LISTED_MARGINALS]]
+        return [(marginal_name(columns), number(width)) for width, columns in order[:MAX_MARGINAL_LINES]]
 
     @property
     def _notes(self) -> list[str]:
-        hidden = len(self.sets) - MAX_LISTED_MARGINALS
-        return [*([f"and {hidden:,} more"] if hidden > 0 else []), *(f"warning: {each}" for each in self.warnings)]
+        hidden = len(self.sets) - MAX_MARGINAL_LINES
+        return [
+            *([f"and {hidden:,} more"] if hidden > 0 else []),
+            *(f"warning: {warning}" for warning in self.warnings),
+        ]
 
 
 def marginal_name(columns: Sequence[str]) -> str:
@@ -468,7 +475,7 @@ def marginal_name(columns: Sequence[str]) -> str:
     return " × ".join(columns)
 
 
-_SHOWN_SETS = 6
+_MAX_EXAMPLE_SETS = 6
 Widths = Callable[[Fraction, int | None], Mapping[str, Width]]
 """The half-widths of every column at a price, for groups of one size, or of every size."""
 
@@ -489,8 +496,8 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
     except InvalidParameter as refusal:
         if refusal.place not in ("guarantee", "price"):
             raise
-        rule = "half-widths that some price can reach: no price reaches these"
-        fix = "call error() to see what a price gives"
+        rule = "half-widths that a price can reach"
+        fix = "call error(epsilon=…) to see the half-widths at a price, and allow wider ones"
         raise InvalidParameter("within", within, rule, fix=fix) from None
 
 
@@ -503,7 +510,7 @@ def _parse_half_width_goals(
     requested: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(widths, within)
     if not requested:
         raise InvalidParameter("within", within, "a mapping from columns to half-widths, such as {'visits': 50}")
-    goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in requested.items()}
+    goals = {name: exact(width, f"within for {name!r}", POSITIVE) for name, width in requested.items()}
     for name in goals:
         if name not in widths and name in names:
             raise _no_half_width_error(name)
@@ -513,17 +520,16 @@ def _parse_half_width_goals(
             raise InvalidParameter(
                 "within",
                 name,
-                "given only for columns whose error is bounded: this column may divide by zero",
-                fix=f"leave {name} out of within, or ask for it at an epsilon",
+                "left out for columns that may divide by zero, whose error has no bound",
+                fix=f"leave {name} out of within, or give epsilon (--epsilon) instead",
             )
         if isinstance(widths[name], Mapping):
             raise InvalidParameter(
                 "within",
                 name,
-                "given only for counts and sums: the error of a mean or a ratio depends on the number of rows in "
-                "a group",
-                fix="add COUNT(*) AS n or a SUM and ask for its half-width; or give epsilon (--epsilon) and call "
-                "error() (--dry-run), which shows this column's half-width by group size",
+                "left out for means and ratios, whose error depends on the number of rows in a group",
+                fix="bound the error of COUNT(*) or a SUM instead; or give epsilon (--epsilon) and call error() "
+                "(--dry-run) to see this column's half-width by group size",
             )
     return goals
 
@@ -531,13 +537,13 @@ def _parse_half_width_goals(
 def unknown_column_error(name: str, columns: Iterable[str]) -> InvalidParameter:
     """Return the refusal of a half-width for a column that the question does not have."""
     choices = ", ".join(columns)
-    rule = f"given for columns of numbers: {choices}"
-    return InvalidParameter("within", name, rule, fix=f"give a half-width for one of these: {choices}")
+    rule = f"given for columns of numbers ({choices})"
+    return InvalidParameter("within", name, rule, fix=f"give a half-width for one or more of these columns: {choices}")
 
 
 def _no_half_width_error(*names: str) -> InvalidParameter:
-    rule = "given for columns of noisy numbers: keys and selected values have no half-width"
-    fix = "give epsilon (--epsilon) and call error() (--dry-run), which shows how good a selection is"
+    rule = "given for columns of noisy numbers, because keys and selected values have no half-width"
+    fix = "give epsilon (--epsilon) and call error() (--dry-run) to see how good a selection is"
     return InvalidParameter("within", ", ".join(names), rule, fix=fix)
 
 
@@ -572,7 +578,7 @@ def draw_error_by_price(
     )
     if least >= most:
         raise InvalidParameter(
-            "least", epsilon_ends[0], f"a number below most = {format_exact(most)}", fix="lower least, or raise most"
+            "least", epsilon_ends[0], f'below "most", which is {format_exact(most)}', fix='lower least, or raise "most"'
         )
     log_step = (math.log(float(most)) - math.log(float(least))) / steps
     epsilons = [Fraction(f"{float(least) * math.exp(log_step * step):.6g}") for step in range(steps + 1)]
@@ -585,8 +591,8 @@ def draw_error_by_price(
     if not panel_lines:
         raise InvalidParameter(
             "question",
-            ValueWords("one without such a column"),
-            "one with a numeric column whose error is finite",
+            ValueWords("a question without one"),
+            "a question with a numeric column whose error is finite",
             fix="plot the errors of a question with COUNT, SUM or AVG",
         )
     markers = ((float(remaining), f"left: ε = {number(float(remaining))}"),) if remaining else ()

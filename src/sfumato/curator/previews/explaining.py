@@ -63,7 +63,7 @@ from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import PriceRequest
 from sfumato.untrusted import escape_unprintable
 
-_USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
+_LIKELY, _UNLIKELY = "0.95", "0.05"
 """The probabilities with which a group counts as shown, and as rarely shown."""
 
 
@@ -167,11 +167,8 @@ def require_delta_for_discovery(
 
 def threshold_words(threshold: KeyThreshold) -> str:
     """Describe how large a group must be to be shown."""
-    size = int(threshold.error(_USUALLY_SHOWN))
-    return (
-        f"a group of {size:,} units is shown with {format_percent(_USUALLY_SHOWN)} probability, a smaller "
-        "one less often"
-    )
+    size = int(threshold.error(_LIKELY))
+    return f"a group of {size:,} units is shown with {format_percent(_LIKELY)} probability, a smaller one less often"
 
 
 def discovery_warning(
@@ -182,19 +179,15 @@ def discovery_warning(
     It also states what shows smaller groups. ``threshold_for_one_group`` is the threshold where a unit is in one group
     alone, if that can be requested; ``declared_units`` is the declared number of units. Nothing depends on the data.
     """
-    rarely_shown_size = int(threshold.error(_RARELY_SHOWN))
-    sentences = (
-        []
-        if rarely_shown_size < 2
-        else [f"A group of fewer than {rarely_shown_size:,} units is shown less than 1 time in 20."]
-    )
-    if declared_units is not None and declared_units < int(threshold.error(_USUALLY_SHOWN)):
+    rare_size = int(threshold.error(_UNLIKELY))
+    sentences = [] if rare_size < 2 else [f"A group of fewer than {rare_size:,} units is shown less than 1 time in 20."]
+    if declared_units is not None and declared_units < int(threshold.error(_LIKELY)):
         sentences.append(f"The policy declares {declared_units:,} units in total, so there may be no group to show.")
     sentences.append("An answer without any group still costs its price.")
     one_group_text = (
         ""
         if threshold_for_one_group is None
-        else f", and .limit(groups=1) shows groups from {int(threshold_for_one_group.error(_USUALLY_SHOWN)):,} units on"
+        else f", and .limit(groups=1) shows groups from {int(threshold_for_one_group.error(_LIKELY)):,} units on"
     )
     return " ".join([*sentences, f"A larger ε or δ shows smaller groups{one_group_text}."])
 
@@ -205,13 +198,13 @@ def combines_noisy_rows(query: Query) -> bool:
     return any(outer.totals for outer in query.outer) or any(outer.windows for outer in finishes)
 
 
-def discovery_notes(threshold: KeyThreshold, shown_groups: int, max_groups: int, query: Query) -> tuple[str, ...]:
+def discovery_notes(threshold: KeyThreshold, group_count: int, max_groups: int, query: Query) -> tuple[str, ...]:
     """Return the notes of an answer with discovered groups."""
     sentences = [f"Groups are found in the data: {threshold_words(threshold)}."]
     sentences += [_COMBINED_NOTE] if combines_noisy_rows(query) else []
-    sentences += ["No group has enough units to be shown."] if not shown_groups else []
+    sentences += ["No group has enough units to be shown."] if not group_count else []
     sentences += (
-        [f"An answer has at most {max_groups:,} groups; there may be more."] if shown_groups >= max_groups else []
+        [f"An answer has at most {max_groups:,} groups; there may be more."] if group_count >= max_groups else []
     )
     return tuple(sentences)
 
@@ -253,8 +246,8 @@ class Explanation:
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
         if type(self.operators) is not tuple or set(map(type, self.operators)) != {PlanStep}:
-            fix = "pass the operators of an explanation that explain() returned"
-            raise InvalidParameter("operators", self.operators, "a tuple of at least one PlanStep", fix=fix)
+            fix = "pass the operators of an explanation: question.explain().operators"
+            raise InvalidParameter("operators", self.operators, "a non-empty tuple of steps", fix=fix)
 
     def to_json(self) -> str:
         """Serialize the explanation as JSON text, with a kind and a version."""
@@ -311,9 +304,9 @@ def explain_release(
     for scaled, mechanism, share in zip(
         prepared.bounded.noisy_measures, prepared.totals_mechanisms, shares[0], strict=False
     ):
-        shown_rows = len(rows.keys) if rows.has_sums else max_groups
+        max_rows = len(rows.keys) if rows.has_sums else max_groups
         results_draws = max(member.coordinates for member in scaled.members(0))
-        joint_draws = max(1, count_noises_behind_answer(query, shown_rows) if selects_rows else results_draws)
+        joint_draws = max(1, count_noises_behind_answer(query, max_rows) if selects_rows else results_draws)
         width = mechanism.error(confidence, joint_draws) * scaled.unit_value + scaled.rounding
         operators.append(PlanStep("measure", describe_measure(scaled.measure, typed_sql), _sensitivity_text(scaled)))
         per_sum = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
@@ -392,15 +385,15 @@ def _explain_private_join(node: UnitJoin | SemiJoin) -> PlanStep:
         ["the unit", *equalities, *([] if node.condition is None else [expression_sql(node.condition)])]
     )
     if isinstance(node, SemiJoin):
-        kept_rows = "rows without a match" if node.anti else "rows with a match"
-        return PlanStep("test", f"{kept_rows} on {condition}", "free: computed from the unit's own rows")
+        row_phrase = "rows without a match" if node.anti else "rows with a match"
+        return PlanStep("test", f"{row_phrase} on {condition}", "free: computed from the unit's own rows")
     row_limit = (
         ""
         if node.max_rows_per_unit is None
         else f": at most {count_with_noun(node.max_rows_per_unit, 'row')} of one unit"
     )
-    kept_rows = ", rows without a match kept" if node.outer else ""
-    return PlanStep("unit join", f"on {condition}{kept_rows}", f"only rows of the same unit are joined{row_limit}")
+    outer_phrase = ", rows without a match kept" if node.outer else ""
+    return PlanStep("unit join", f"on {condition}{outer_phrase}", f"only rows of the same unit are joined{row_limit}")
 
 
 def _explain_any_semi_join(node: AnySemiJoin) -> PlanStep:
@@ -452,8 +445,8 @@ def _explain_groups(query: Query, groups: int, discovered_keys: tuple[str, str] 
         return PlanStep("group", "all rows", "one group")
     effect = f"{count_with_noun(groups, 'group')}, from the policy or public tables alone, empty ones too"
     if discovered_keys is not None:
-        shown_values = f"each value of {discovered_keys[0]} that is shown"
-        effect = f"at most {count_with_noun(groups, 'group')}: {shown_values}, with all values of the others"
+        discovered_values = f"each value of {discovered_keys[0]} that is shown"
+        effect = f"at most {count_with_noun(groups, 'group')}: {discovered_values}, with all values of the others"
     return PlanStep("group", ", ".join(expression_sql(key) for key in keys), effect)
 
 

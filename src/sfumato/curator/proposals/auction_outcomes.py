@@ -50,7 +50,7 @@ class AuctionOutcome:
             raise InvalidParameter(
                 "receipt",
                 None,
-                "from a release: only a released sale can be shown as an answer",
+                "the receipt of a released sale, because a preview cannot be shown as an answer",
                 fix="release the sale first: .release(epsilon=…)",
             )
         price = float(self.price)

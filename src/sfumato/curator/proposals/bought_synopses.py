@@ -70,8 +70,8 @@ def synopsis_key_prefixes(context: Context, table: str) -> PlanKey:
     """Return the common prefix of the plans of everything published of a table, whose rows, owners and limits were as
     they are now. The hash of its columns follows (``columns_hash``); formerly it was part of the prefix.
     """
-    known = context.known_synopsis_prefixes
-    return known[table] if table in known else known.setdefault(table, _compute_key_prefixes(context, table))
+    prefixes = context.synopsis_prefixes
+    return prefixes[table] if table in prefixes else prefixes.setdefault(table, _compute_key_prefixes(context, table))
 
 
 def _compute_key_prefixes(context: Context, table: str) -> PlanKey:
@@ -95,8 +95,8 @@ def current_publications(context: Context, table: str) -> tuple[Publication, ...
     def is_current(publication: Publication) -> bool:
         from sfumato.publish.marginals.measuring import recorded_columns
 
-        own_hash, _, _ = publication.plan.removeprefix(shelf.current).partition("-")
-        return own_hash == columns_hash(context, table, recorded_columns(publication.accuracy))
+        published_columns_hash, _, _ = publication.plan.removeprefix(shelf.current).partition("-")
+        return published_columns_hash == columns_hash(context, table, recorded_columns(publication.accuracy))
 
     shelves = context.account.published_on(shelf.current, shelf.former, data=data)
     current, former = map(undominated_publications, shelves)
@@ -352,7 +352,8 @@ def require_free_answer(question: SynopsisQuestion, context: Context, within: Wi
             f"{name} within ±{format_number(closest.widths[name])}, not ±{digits(goals[name])}"
             for name in missed_columns
         )
-        rule = f"the best bought synopsis, on line {closest.answer.receipt.line}, gives {accuracy}"
+        line = closest.answer.receipt.line
+        rule = f"the closest answer from a bought synopsis (line {line} of the ledger) gives {accuracy}"
         raise Unsupported(
             "too-wide", rule, fix="give a price such as epsilon=0.5 to buy a new answer, or accept a wider range"
         )
@@ -370,7 +371,7 @@ def _parse_half_width_goals(within: Within | None, free_answer: FreeAnswer) -> d
     for name in goals:
         if name not in free_answer.widths:
             raise unknown_column_error(name, free_answer.widths)
-    return {name: exact(goal, f"within {name}", POSITIVE) for name, goal in goals.items()}
+    return {name: exact(goal, f"within for {name!r}", POSITIVE) for name, goal in goals.items()}
 
 
 def _free_answers_and_refusals(question: SynopsisQuestion, context: Context) -> tuple[list[FreeAnswer], list[str]]:
@@ -448,8 +449,8 @@ def _query_synopsis(
     answer = answering.answer_query(queryable, question.query, question.text, **options)
     note = f"answered from the synopsis of line {answer.receipt.line}: no row was read, and nothing was charged"
     widths = {name: _max_half_width(ranges) for name, ranges in answer.intervals.items()}
-    shown = {name: line for name, line in caveats.items() if name in answer.intervals}
-    return FreeAnswer(replace(answer, warnings=(note, *notes, *answer.warnings), caveats=shown), widths)
+    range_caveats = {name: line for name, line in caveats.items() if name in answer.intervals}
+    return FreeAnswer(replace(answer, warnings=(note, *notes, *answer.warnings), caveats=range_caveats), widths)
 
 
 def _max_half_width(ranges: Sequence[tuple[float, float] | None]) -> float:

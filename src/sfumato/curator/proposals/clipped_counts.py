@@ -96,21 +96,22 @@ class ClippedQuestion(Question):
             cause, change = f"{cut} of units have {self.name}", f'curator.limits("{table}")'
             now, then = "the policy's", "limits that leave 95 % of the units whole"
         else:
-            cause = f"{cut} of cells have {self.name}"
+            cause = f"{cut} of the values have {self.name}"
             change = f'curator.bounds("{self.column.table}", "{self.column.name}")'
-            now, then = "the policy's", "bounds that cover 99 % of the cells"
+            now, then = "the policy's", "bounds that cover 99 % of the values"
         return Tip(cause, Fraction(round(100 * share), 100), change, "share", now, then)
 
 
 def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
     """Propose to count the units beyond each limit of a question, and the cells beyond each bound. Free."""
-    context.require_one_account("a count of what limits and bounds cut")
+    context.require_one_account("a count of the rows and values beyond limits and bounds")
     counts = clipping_questions(question.query, question.limits, question.max_groups_per_unit)
     if not counts:
         raise Unsupported(
             "nothing-clipped",
-            "no limit or bound removes data from this answer, or what it removes cannot be counted",
-            fix="ask for the answer itself",
+            "there is nothing to count: either no limit or bound removes data from this answer, or no count can show "
+            "what it removes",
+            fix="release the answer itself",
         )
     return ClippedProposal(
         context, {count.name: _counting_question(context, count, question) for count in counts}, question
@@ -133,18 +134,18 @@ class ClippedProposal(WorkloadProposal):
         lines = _worst_case_lines(cases, {columns[name]: answer for name, answer in answers.items()}, row_limits.unit)
         *_, last = answers
         advice = "; ".join(f"{escape_unprintable(name)}: {line}" for name, line in lines.items())
-        shown = {**answers, last: replace(answers[last], advice=advice)} if advice else answers
-        return super().combine_answers(shown, receipt)
+        advised_answers = {**answers, last: replace(answers[last], advice=advice)} if advice else answers
+        return super().combine_answers(advised_answers, receipt)
 
 
 def caveat_with_worst_case_by_column(question: Question, joined_strategies: str) -> dict[str, str]:
     """Name what can move each column, with its worst case if it has one: by counts if all were bought, else by limits
     alone. Free.
     """
-    row_limits, known = question.row_limits(joined_strategies), question.known_caveats
-    if joined_strategies not in known:
-        known[joined_strategies] = caveat_by_column(question.query, row_limits), worst_cases(question.query, row_limits)
-    lines, cases = known[joined_strategies]
+    row_limits, cache = question.row_limits(joined_strategies), question.cached_caveats
+    if joined_strategies not in cache:
+        cache[joined_strategies] = caveat_by_column(question.query, row_limits), worst_cases(question.query, row_limits)
+    lines, cases = cache[joined_strategies]
     if not cases:
         return lines
     worst = {name: case.describe(row_limits.unit) for name, case in cases.items()}

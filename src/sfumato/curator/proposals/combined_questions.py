@@ -65,7 +65,9 @@ from sfumato.release.running_work import Progress
 
 
 def _separate_selects_fix(call: str) -> str:
-    return f"leave it out; or ask each SELECT by itself with {call}, and combine the answers in pandas, which is free"
+    return (
+        f"leave it out; or release each SELECT by itself with {call}, and combine the answers in pandas, which is free"
+    )
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class CombinedQuestion(Question):
         raise InvalidParameter(
             "limit",
             rows or groups or rows_per_group or str(strategy),
-            "left out: the question combines several SELECTs",
+            "left out, because the question combines several SELECTs",
             fix=_separate_selects_fix(".limit(…)"),
         )
 
@@ -221,7 +223,7 @@ class CombinedQuestion(Question):
         """Ask. Only this spends: one charge for all SELECTs, on disk before the first row is read."""
         refuse_sample_of_combination(sample)
         if free or sample_of is not None:
-            rule = "left out: the question combines several SELECTs"
+            rule = "left out, because the question combines several SELECTs"
             name, value = ("free", "True") if free else ("sample_of", "…")
             raise InvalidParameter(
                 name, free or sample_of, rule, fix=_separate_selects_fix(f".release({name}={value})")
@@ -263,9 +265,9 @@ class CombinedQuestion(Question):
             receipt = replace(
                 receipt, guarantee=" and ".join(result.value.purchase.price for result in results.values())
             )
-        told = replace(receipt, question=self.text)
+        receipt = replace(receipt, question=self.text)
         annotations = *self._rank_errors_and_notes(measured, confidence), self._caveats(measured)
-        return build_answer(self.query, finished, told, self.warnings, *annotations).with_clipped(self.clipped)
+        return build_answer(self.query, finished, receipt, self.warnings, *annotations).with_clipped(self.clipped)
 
     def _rank_errors_and_notes(
         self, measured: Mapping[str, NoisyMeasurements], confidence: Number
@@ -280,10 +282,12 @@ class CombinedQuestion(Question):
         names = [[output.name for output in query.outputs] for query, _ in releases]
         copied = unchanged_source_columns(self.combined.rows, [*map(len, names)])
         for output, columns in zip(self.query.outputs, copied, strict=True):
-            shown = [(source, names[source][column]) for source, column in sorted(columns)]
-            if found := [source_ranks[source][name] for source, name in shown if name in source_ranks[source]]:
-                ranks[output.name] = max(found)
-            if said := [source_notes[source][name] for source, name in shown if name in source_notes[source]]:
+            source_columns = [(source, names[source][column]) for source, column in sorted(columns)]
+            if errors := [
+                source_ranks[source][name] for source, name in source_columns if name in source_ranks[source]
+            ]:
+                ranks[output.name] = max(errors)
+            if said := [source_notes[source][name] for source, name in source_columns if name in source_notes[source]]:
                 notes[output.name] = "; ".join(dict.fromkeys(said))
         return ranks, notes
 
@@ -297,7 +301,7 @@ class CombinedQuestion(Question):
         raise InvalidParameter(
             "clipped",
             self.text,
-            "called on a question with one SELECT: this one combines several, each with its own limits and bounds",
+            "called on a question with one SELECT, because each SELECT has limits and bounds of its own",
             fix="ask each SELECT alone: curator.sql(…).clipped()",
         )
 
@@ -334,7 +338,7 @@ class CombinedQuestion(Question):
     def price_release_at(self, price: Price, request: PriceRequest) -> Any:
         if request.weights is not None or request.range is not None:
             name, value = ("weights", request.weights) if request.weights is not None else ("range", request.range)
-            rule = "left out: the question combines several SELECTs"
+            rule = "left out, because the question combines several SELECTs"
             raise InvalidParameter(name, value, rule, fix=_separate_selects_fix(f".release(…, {name}=…)"))
         return self.workload.price_at(price, request)
 

@@ -150,7 +150,7 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
     max_degree: int
 
     def __repr__(self) -> str:
-        return f"<{self.text}: .explain() .error() .price() are free, .release() asks>"
+        return f"<{self.text}: .explain() .error() .price() are free, .release() spends>"
 
     @property
     def text(self) -> str:
@@ -234,7 +234,7 @@ def propose_degrees(
         raise InvalidParameter(
             "table",
             table,
-            "private, with one edge in each row, and with every row as a unit",
+            "a private table with one edge in each row and every row as a unit",
             fix='declare the table with id = "row": an edge belongs to two people, so each row is a unit of its own',
         )
     if (
@@ -246,7 +246,7 @@ def propose_degrees(
             "ends",
             ends,
             f"one or two columns of {table}: " + ", ".join(edge_table.columns),
-            fix=f"name one or two of {', '.join(edge_table.columns)}",
+            fix=f"name one or two of these columns: {', '.join(edge_table.columns)}",
         )
     endpoints_sql = " UNION ALL ".join(
         f"SELECT {quoted(column)} AS node FROM {quoted(table)}" for column in end_columns

@@ -70,7 +70,7 @@ class TestProposal(RehearseAlias, StoredProposal):
     options: TestOptions
 
     def __repr__(self) -> str:
-        return f"<{self.test}: {self.question.text}: .power() .error() .price() are free, .release() asks>"
+        return f"<{self.test}: {self.question.text}: .power() .error() .price() are free, .release() spends>"
 
     @property
     def plan_key(self) -> PlanKey:
@@ -177,19 +177,22 @@ class TestProposal(RehearseAlias, StoredProposal):
         largest_p = float(exact(level, "level", POSITIVE))
         if self.test == "correlation":
             _require_left_out(shares=shares, counts=counts)
-            assumed, found = self._power_of_pairs(request, (sizes, correlation, means, deviation), largest_p)
+            assumed, powers = self._power_of_pairs(request, (sizes, correlation, means, deviation), largest_p)
         elif self.test in _BY_GROUP:
             _require_left_out(correlation=correlation)
             if sizes is None:
                 raise InvalidParameter(
-                    "sizes", sizes, "the number of rows in each group", fix="give sizes one number for each group"
+                    "sizes",
+                    sizes,
+                    "the number of rows in each group",
+                    fix="write for example sizes=[200, 200], with one number for each group",
                 )
-            assumed, found = self._power_of_groups(request, (sizes, shares, means, deviation), largest_p)
+            assumed, powers = self._power_of_groups(request, (sizes, shares, means, deviation), largest_p)
         else:
             _require_left_out(correlation=correlation)
-            assumed, found = self._power_of_counts(request, counts, shares, largest_p)
+            assumed, powers = self._power_of_counts(request, counts, shares, largest_p)
         price = str(self.question.price_release(request).price)
-        return Power(price, found, TABLES, largest_p, assumed)
+        return Power(price, powers, TABLES, largest_p, assumed)
 
     def _power_of_groups(
         self, request: PriceRequest, assumptions: tuple[Any, Any, Any, Any], level: float
@@ -199,12 +202,14 @@ class TestProposal(RehearseAlias, StoredProposal):
         contrast = trend_contrast(self.options.scores, names) if self.test == "trend" else None
         assumed = AssumedGroups.parse(len(names), *assumptions)
         if (assumed.deviation is None) is not (sums.width == 1 and len(self.question.query.plan.keys) == 2):
-            raise InvalidParameter(
-                "shares",
-                assumptions[1],
-                "given only for counts of an outcome; for AVG, give means and deviation",
-                fix="leave out shares, and give means and deviation",
+            rule, fix = (
+                "given instead of means and deviation, because this question counts an outcome",
+                "write for example shares=[0.2, 0.3], and leave out means and deviation",
             )
+            if assumed.deviation is None:
+                rule = "left out for AVG, whose power needs means and deviation"
+                fix = "leave out shares, and write for example means=[10, 12], deviation=5"
+            raise InvalidParameter("shares", assumptions[1], rule, fix=fix)
         assumed.require_possible(sums)
         return str(assumed), count_rejections(assumed, sums, contrast, level)
 
@@ -247,7 +252,7 @@ class TestProposal(RehearseAlias, StoredProposal):
 def _require_left_out(**assumptions: object) -> None:
     for name, given in assumptions.items():
         if given is not None:
-            raise InvalidParameter(name, given, "left out: this test does not take it")
+            raise InvalidParameter(name, given, f"left out, because this test does not use {name}")
 
 
 def _test_of_fit(shares: Floats, cells: Floats, law: NoiseLaw, draws: int) -> ScoreTest:

@@ -32,6 +32,7 @@ from sfumato.publish.linked.links import (
 from sfumato.publish.marginals.attributes import measurable_column_names
 from sfumato.publish.synthesis.private_cells import ColumnOrigin
 from sfumato.quick_dataclass import dataclass
+from sfumato.suggested_fixes import join_with_or
 
 MAX_GIVEN_CELLS = 1 << 17
 """The most combinations of columns that children are drawn given, if memory allows."""
@@ -105,9 +106,9 @@ class LinkedTables:
     def chosen_columns(self, table: Table, chosen: Sequence[str] | None) -> tuple[str, ...]:
         """Return the columns of a table that are synthesized: those chosen, or all if none of it was."""
         declared = {f"{table.name}.{name}".lower(): name for name in self.non_key_columns(table)}
-        named = tuple(dict.fromkeys(declared[name.lower()] for name in chosen or () if name.lower() in declared))
-        if named:
-            return named
+        chosen_names = tuple(dict.fromkeys(declared[name.lower()] for name in chosen or () if name.lower() in declared))
+        if chosen_names:
+            return chosen_names
         keys = {key.lower() for key in self.key_columns(table)}
         require_all_coded(table, [name for name in table.columns if name.lower() in keys])
         return tuple(name for name in measurable_column_names(table) if name.lower() not in keys)
@@ -121,8 +122,18 @@ class LinkedTables:
             raise InvalidParameter("columns", chosen, f'a list of columns such as ["{columns[-1]}"]')
         for name in chosen or ():
             if name.lower() not in lower_names:
-                rule = f"no column of {' or '.join(table.name for table in self.tables)} is called {name[:60]}"
-                raise Unsupported("unknown-column", rule, fix=fix_for_unknown_name(name, columns))
+                raise self._unknown_column(name, columns)
+
+    def _unknown_column(self, name: str, columns: Sequence[str]) -> Unsupported:
+        matches = [column for column in columns if column.lower().partition(".")[2] == name.lower()]
+        if matches:
+            rule = f"the column '{name[:60]}' must be written with the name of its table"
+            fix = f"write {join_with_or([quoted(column) for column in matches])}"
+        else:
+            tables = join_with_or([f"'{table.name}'" for table in self.tables])
+            rule = f"'{name[:60]}' is not a column of {tables} that can be chosen"
+            fix = fix_for_unknown_name(name, columns)
+        return Unsupported("unknown-column", rule, fix=fix)
 
 
 # ── which table belongs to which ─────────────────────────────────────────────────────────────────
@@ -141,8 +152,8 @@ def link_tables(policy: Policy, names: Sequence[str]) -> LinkedTables:
     pairs: list[LinkedPair] = []
     remaining = [table for table in tables if table is not first]
     while remaining:
-        known = {first.name, *(pair.child.name for pair in pairs)}
-        table = next(table for table in remaining if not _refers_to_any(table, names) or table.id.via in known)
+        linked_names = {first.name, *(pair.child.name for pair in pairs)}
+        table = next(table for table in remaining if not _refers_to_any(table, names) or table.id.via in linked_names)
         pairs.append(_link_to_parent(policy, first, table, names))
         remaining.remove(table)
     linked = LinkedTables(tuple(pairs))
@@ -167,11 +178,11 @@ def _refuse_ambiguous_keys(linked: LinkedTables) -> None:
         for below in linked.pairs_below(pair.child):
             if below.parent_key.lower() == pair.child_key.lower():
                 rule = (
-                    f"{below.parent.name}.{below.parent_key} refers to {pair.parent.name}, so it does not identify "
-                    "the single row that "
+                    f"the column '{below.parent.name}.{below.parent_key}' refers to '{pair.parent.name}', so it cannot "
+                    f"also be the key that rows of '{below.child.name}' refer to"
                 )
-                fix = f"leave {below.child.name} out, and synthesize it in a call of its own"
-                raise Unsupported("ambiguous-key", f"{rule}{below.child.name} refers to", fix=fix, place=_PLACE)
+                fix = f"leave out '{below.child.name}', and synthesize it in a separate call"
+                raise Unsupported("ambiguous-key", rule, fix=fix, place=_PLACE)
 
 
 def _require_private_table(policy: Policy, name: object) -> Table:
@@ -212,10 +223,10 @@ def _linked_by_key(policy: Policy, parent: Table, child: Table, via: Via) -> Lin
 def _linked_by_unit(policy: Policy, parent: Table, child: Table) -> LinkedPair:
     if parent.max_rows != 1:
         rule = (
-            f"one {policy.unit.name} may have {parent.max_rows} rows in {parent.name}, and the policy does not "
-            f"say which of them a row of {child.name} belongs to"
+            f"one {policy.unit.name} may have {parent.max_rows} rows in '{parent.name}', and the policy does not "
+            f"say which of them a row of '{child.name}' belongs to"
         )
-        fix = f"name the table with max_rows = 1 first, or give {child.name} a foreign key: "
+        fix = f"list a table with max_rows = 1 before the others, or give '{child.name}' a foreign key: "
         fix += f'id = {{ via = "{parent.name}", on = "…" }}'
         raise Unsupported("several-parents", rule, fix=fix, place=_PLACE)
     return LinkedPair(parent, child, unit_column(policy, parent), unit_column(policy, child), None)
@@ -249,20 +260,20 @@ def build_links(linked: LinkedTables, options: LinkOptions) -> tuple[TableLink, 
     """Return the links with the columns of all models; given columns have at most so many cells together."""
     linked.require_known_columns(options.synthesised_columns)
     names = {table.name: linked.chosen_columns(table, options.synthesised_columns) for table in linked.tables}
-    _require_named_columns(
+    _require_existing_columns(
         "given", options.given_columns, {pair.parent.name: names[pair.parent.name] for pair in linked.pairs}
     )
-    _require_named_columns(
+    _require_existing_columns(
         "order", options.order_columns, {pair.child.name: names[pair.child.name] for pair in linked.pairs}
     )
     if options.marks_first_and_last and options.order_columns is None:
-        rule = "left out if children have no order"
+        rule = "left out, because the child rows have no order"
         raise InvalidParameter(
-            "ends", options.marks_first_and_last, rule, fix='name the column that orders them: order="…"'
+            "ends", options.marks_first_and_last, rule, fix='name the column that orders them, such as order="day"'
         )
     for pair in linked.pairs:
-        if len(orders := _named_columns(pair.child, names[pair.child.name], options.order_columns)) > 1:
-            rule = f"one column of each table: {pair.child.name} has {', '.join(orders)}"
+        if len(orders := _matching_columns(pair.child, names[pair.child.name], options.order_columns)) > 1:
+            rule = f"one column of each table, but {pair.child.name} has {', '.join(orders)}"
             fix = f'write order={{"{pair.child.name}": "{orders[0]}"}}'
             raise InvalidParameter("order", options.order_columns, rule, fix=fix)
     _refuse_implied_keys(linked, names)
@@ -291,7 +302,7 @@ def _build_link(
     parent, child = pair.parent, pair.child
     max_children = child.max_rows or 1
     room = max(1, min(MAX_GIVEN_CELLS, options.max_cells) // (len(child_count_bands(max_children)) + 1))
-    order = next(iter(_named_columns(child, names[child.name], options.order_columns)), "")
+    order = next(iter(_matching_columns(child, names[child.name], options.order_columns)), "")
     previous: tuple[str, ...] = ()
     if order:
         room = max(1, room // (len(POSITIONS) + 1)) if options.marks_first_and_last else room
@@ -316,14 +327,14 @@ def _build_link(
     )
 
 
-def _named_columns(table: Table, columns: Sequence[str], chosen: Sequence[str] | str | None) -> tuple[str, ...]:
+def _matching_columns(table: Table, columns: Sequence[str], chosen: Sequence[str] | str | None) -> tuple[str, ...]:
     """Return the columns of a table that are named, by themselves or after the name of the table and a point."""
     by_name = {text.lower(): name for name in columns for text in (name, f"{table.name}.{name}")}
     texts = [chosen] if isinstance(chosen, str) else chosen or ()
     return tuple(dict.fromkeys(by_name[text.lower()] for text in texts if text.lower() in by_name))
 
 
-def _require_named_columns(option: str, chosen: Any, columns: Mapping[str, tuple[str, ...]]) -> None:
+def _require_existing_columns(option: str, chosen: Any, columns: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse what names no column of these tables: one text for an order, a list for given columns."""
     if chosen is None:
         return
@@ -335,8 +346,8 @@ def _require_named_columns(option: str, chosen: Any, columns: Mapping[str, tuple
     is_list = isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts)
     if not is_list or any(text.lower() not in lower_names for text in texts):
         is_short = len(columns) == 1
-        listed = [name if is_short else f"{table}.{name}" for table, names in columns.items() for name in names]
-        rule = f"{'a column' if is_one else 'a list of columns'} of {' or '.join(columns)}: {', '.join(listed)}"
+        column_names = [name if is_short else f"{table}.{name}" for table, names in columns.items() for name in names]
+        rule = f"{'a column' if is_one else 'a list of columns'} of {' or '.join(columns)}: {', '.join(column_names)}"
         raise InvalidParameter(option, chosen, rule)
 
 
@@ -371,9 +382,9 @@ def _cells_by_inheritable_column(
     above = link_to_parent(links, parent)
     if above is None:
         return {}
-    own_columns = {above.linked_name(name): cells[above.parent][name] for name in above.linked_columns}
+    linked_columns = {above.linked_name(name): cells[above.parent][name] for name in above.linked_columns}
     further = _cells_by_inheritable_column(cells, links, above.parent).items()
-    return {**own_columns, **{name: count for name, count in further if name in above.inherited_columns}}
+    return {**linked_columns, **{name: count for name, count in further if name in above.inherited_columns}}
 
 
 def _columns_that_fit(cells: Mapping[str, int], room: int) -> tuple[str, ...]:
@@ -405,13 +416,13 @@ def _conditioning_columns(
     """Return the columns of the parent that children depend on: those named, or all in order that leave room if none
     of this table is.
     """
-    chosen = _named_columns(parent, names, given)
+    chosen = _matching_columns(parent, names, given)
     if given is None or (given and not chosen):
         return _columns_that_fit({name: cells[name] for name in names}, room)
     joint = _joint_cell_count(cells, chosen)
     if joint > room:
-        rule = (
-            f"rows can depend on at most {room:,} combinations of values; {', '.join(chosen)} have {joint:,} together"
+        rule = f"rows can depend on at most {room:,} combinations of values; {', '.join(map(repr, chosen))} " + (
+            f"have {joint:,} together" if len(chosen) > 1 else f"has {joint:,} values"
         )
         raise Unsupported(
             "too-many-cells", rule, fix="pass fewer columns as given=[…], or declare coarser bins for them"
@@ -436,14 +447,14 @@ def column_origins(
     """Return where the columns of a table's model whose cells are bought come from, by their names there."""
     link, bought = link_to_parent(links, table), bought_cells[table]
     columns = links[0].parent_columns if link is None else link.child_columns
-    own = {name: ColumnOrigin() for name in columns if name in bought}
+    table_origins = {name: ColumnOrigin() for name in columns if name in bought}
     if link is None:
-        return own
+        return table_origins
     previous = {link.previous_name(name): ColumnOrigin(name) for name in link.previous_columns if name in bought}
     above = column_origins(links, link.parent, bought_cells)
     columns_above = link.parent_conditioning_columns.items()
     return {
-        **own,
+        **table_origins,
         **previous,
         **{name: ColumnOrigin(is_given=True) for column, name in columns_above if column in above},
     }
@@ -503,7 +514,7 @@ def _child_select(linked: LinkedTables, links: Sequence[TableLink], pair: Linked
     return f"SELECT {', '.join(columns)} FROM {children} AS c {' '.join((*parent_joins, *count_joins))}"
 
 
-def _siblings_subquery(pair: LinkedPair, link: TableLink, own_keys: Sequence[str]) -> str:
+def _siblings_subquery(pair: LinkedPair, link: TableLink, child_keys: Sequence[str]) -> str:
     """Return the subquery of children with the number of their siblings, and the previous one."""
     key = [] if pair.via is None else [quoted(pair.via.on)]
     partition = ", ".join((quoted(pair.child_unit), *key))
@@ -513,7 +524,7 @@ def _siblings_subquery(pair: LinkedPair, link: TableLink, own_keys: Sequence[str
     if link.ends:
         windows += [f"LAG(1, 1, 0) {over} AS {quoted(_BEFORE)}", f"LEAD(1, 1, 0) {over} AS {quoted(_AFTER)}"]
     keys = [quoted(pair.child_unit), *key]
-    keys += [name for name in dict.fromkeys(own_keys) if name not in keys]
+    keys += [name for name in dict.fromkeys(child_keys) if name not in keys]
     return f"(SELECT {', '.join((*keys, *map(quoted, link.child_columns), *windows))} FROM {quoted(link.child)})"
 
 

@@ -267,7 +267,7 @@ class LinkedTablesProposal(StoredProposal):
             if link is not None:
                 names = [attribute.name for attribute in part.attributes]
                 given = {*link.band_and_position_columns, *link.parent_conditioning_columns.values()}
-                measured = tuple(place for place, name in enumerate(names) if name not in given)
+                measured = tuple(index for index, name in enumerate(names) if name not in given)
                 setting = replace(setting, measured_columns=measured)
             states[table] = SynthesisState(setting)
         return LinkedState(self.links, states)
@@ -372,10 +372,10 @@ def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTables
 def _column_count(links: Sequence[TableLink], table: str) -> int:
     """Return the number of columns of a table's model, but for that of siblings."""
     link, below = link_to_parent(links, table), links_to_children(links, table)
-    own_columns = (
+    modelled_columns = (
         len(below[0].parent_columns) if link is None else len(link.child_columns) + len(link.conditioning_columns)
     )
-    return own_columns + len(below)
+    return modelled_columns + len(below)
 
 
 def _marginal_width(ways: int, columns: int) -> int:
@@ -389,7 +389,7 @@ def _with_declared_rules(part: SynthesisProposal, table: Table, link: TableLink 
     implies = tuple(pair for pair in table.implies.items() if names >= {*pair})
     face = replace(part.face, impossible=table.impossible, implies=implies)
     zeros = zeros_from_policy(table.name, part.attributes, face)
-    bought = {part.attributes[place].name for place in part.bought_column_indices}
+    bought = {part.attributes[index].name for index in part.bought_column_indices}
     if link is not None:
         zeros = (
             *zeros,
@@ -408,8 +408,8 @@ def _with_declared_rules(part: SynthesisProposal, table: Table, link: TableLink 
 def conditioning_clique_with_empty_mask(attributes: Attributes, link: TableLink) -> tuple[AttributeSet, Mask]:
     """Return the given columns as a set without empty cells: one clique of the model holds them all."""
     names = {*link.conditioning_columns}
-    places = tuple(place for place, attribute in enumerate(attributes) if attribute.name in names)
-    return places, np.zeros([attributes[place].size for place in places], bool)
+    indices = tuple(index for index, attribute in enumerate(attributes) if attribute.name in names)
+    return indices, np.zeros([attributes[index].size for index in indices], bool)
 
 
 def out_of_order_zeros(attributes: Attributes, link: TableLink) -> Zeros:
@@ -417,12 +417,12 @@ def out_of_order_zeros(attributes: Attributes, link: TableLink) -> Zeros:
     if not link.order:
         return ()
     names = [attribute.name for attribute in attributes]
-    place, previous = names.index(link.order), names.index(link.previous_name(link.order))
-    cells = attributes[place].cells[:-1]
-    impossible = np.zeros((attributes[place].size, attributes[previous].size), bool)
+    order, previous = names.index(link.order), names.index(link.previous_name(link.order))
+    cells = attributes[order].cells[:-1]
+    impossible = np.zeros((attributes[order].size, attributes[previous].size), bool)
     for row, cell in enumerate(cells):
         impossible[row, :-1] = [_is_wholly_below(cell, other) for other in cells]
-    return (((place, previous), impossible),)
+    return (((order, previous), impossible),)
 
 
 def impossible_positions(attributes: Attributes, link: TableLink) -> Zeros:
@@ -434,8 +434,8 @@ def impossible_positions(attributes: Attributes, link: TableLink) -> Zeros:
     names = [attribute.name for attribute in attributes]
     count, position = map(names.index, link.band_and_position_columns)
     positions = [getattr(cell, "value", "") for cell in attributes[position].cells]
-    listed = [str(cell.value) for cell in attributes[count].cells if isinstance(cell, ListedCell)]
-    bands = list(map(link.band_labels.index, listed))
+    count_labels = [str(cell.value) for cell in attributes[count].cells if isinstance(cell, ListedCell)]
+    bands = list(map(link.band_labels.index, count_labels))
     impossible = np.zeros((attributes[count].size, len(positions)), bool)
     impossible[: len(bands)] = [
         [bool(name) and not link.is_possible_position(band, name) for name in positions] for band in bands

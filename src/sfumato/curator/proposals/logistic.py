@@ -71,7 +71,7 @@ class LogisticProposal(RehearseAlias, StoredProposal):
     logistic: LogisticDesign = field(repr=False)
 
     def __repr__(self) -> str:
-        return f"<{self.question.text}: .explain() .error() .price() are free, .release() asks>"
+        return f"<{self.question.text}: .explain() .error() .price() are free, .release() spends>"
 
     @property
     def columns(self) -> Columns:
@@ -184,7 +184,9 @@ class LogisticProposal(RehearseAlias, StoredProposal):
         goals = dict(within) if isinstance(within, Mapping) else dict.fromkeys(terms, within)
         unknown = [name for name in goals if name not in terms]
         if unknown or not goals:
-            raise InvalidParameter("within", unknown[:1] or within, f"a mapping from {', '.join(terms)} to half-widths")
+            raise InvalidParameter(
+                "within", unknown[:1] or within, f"a mapping from terms ({', '.join(terms)}) to half-widths"
+            )
         limits = {name: float(exact(goal, name, POSITIVE)) for name, goal in goals.items()}
 
         def is_within(epsilon: Fraction) -> bool:

@@ -16,11 +16,11 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import explain_period_charges, restrict_to_periods
-from sfumato.curator.previews.error_forecasts import MAX_LISTED_MARGINALS, MarginalsForecast, marginal_name
+from sfumato.curator.previews.error_forecasts import MAX_MARGINAL_LINES, MarginalsForecast, marginal_name
 from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.bought_synopses import columns_hash, synopsis_key_prefixes
-from sfumato.curator.proposals.selected_columns import code_selected_columns, first_row_per_unit
+from sfumato.curator.proposals.selected_columns import code_selected_columns, first_row_per_unit, refuse_repeated_names
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
@@ -89,7 +89,7 @@ _HELD_BACK = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**4), Fracti
 _SPENT_FACTOR = 1 - 1e-5
 """Less than the share of a price that is spent, with room for held-back price and rounding of the noise."""
 _MAX_BITS, _MIN_BITS = 20, 6
-_SHOWN_SETS = 6
+_MAX_EXAMPLE_SETS = 6
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class MarginalsProposal(RehearseAlias, StoredProposal):
     @cached_property
     def question(self) -> str:
         """The proposal in words, as stored in the ledger."""
-        sets = ", ".join(f"({', '.join(names)})" for names in self.sets[:_SHOWN_SETS])
-        more = f" and {len(self.sets) - _SHOWN_SETS:,} more" if len(self.sets) > _SHOWN_SETS else ""
+        sets = ", ".join(f"({', '.join(names)})" for names in self.sets[:_MAX_EXAMPLE_SETS])
+        more = f" and {len(self.sets) - _MAX_EXAMPLE_SETS:,} more" if len(self.sets) > _MAX_EXAMPLE_SETS else ""
         where = f" where {self.condition[:1000]}" if self.condition else ""
         return f"{count_with_noun(len(self.sets), 'marginal')} of {self.query.plan.table}{where}: {sets[:4000]}{more}"
 
@@ -210,9 +210,9 @@ class MarginalsProposal(RehearseAlias, StoredProposal):
                     else ""
                 ),
             )
-            for indices in by_share[:MAX_LISTED_MARGINALS]
+            for indices in by_share[:MAX_MARGINAL_LINES]
         ]
-        hidden = by_share[MAX_LISTED_MARGINALS:]
+        hidden = by_share[MAX_MARGINAL_LINES:]
         hidden_share = f"{sum(price_shares[indices] for indices in hidden):.2%} of the price together"
         return [*operators, PlanStep("measure", f"{len(hidden):,} more", hidden_share)] if hidden else operators
 
@@ -299,7 +299,8 @@ class MarginalsProposal(RehearseAlias, StoredProposal):
         containing = [requested for requested in self.workload.sets if set(indices) <= set(requested)]
         if not containing or (pure and indices not in containing):
             marginals = _first_marginals_text(self.workload.sets, [attribute.name for attribute in self.attributes])
-            raise InvalidParameter("for_", columns, f"one of the requested marginals: {marginals}")
+            rule, fix = f"one of the requested marginals: {marginals}", "give the columns of one of these marginals"
+            raise InvalidParameter("for_", columns, rule, fix=fix)
         return (indices,)
 
     def _cell_half_width(self, plan: NoisePlan, indices: AttributeSet, confidence: Fraction, joint: bool) -> float:
@@ -525,7 +526,7 @@ def _price_for_noise_family(price: Price, family: Family | None) -> Price:
         raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
     if family is Laplace and price.rho is not None:
         raise InvalidParameter(
-            "mechanism", "Laplace", "Gaussian for a price in ρ", fix="give epsilon (--epsilon) instead of rho (--rho)"
+            "mechanism", "Laplace", "Gaussian at a price in ρ", fix="give epsilon (--epsilon) instead of rho (--rho)"
         )
     return Price(price.epsilon) if family is Laplace else price
 
@@ -595,15 +596,17 @@ def _parse_names_and_sets(
     """Parse the measured columns, in the order of the policy, and the sets of their indices."""
     if type(ways) is int:
         names = measurable_column_names(table) if columns is None else _validated_names(columns, "columns")
-        _refuse_repeated_names(names, "columns")
+        refuse_repeated_names(names, "columns")
         if not 1 <= ways <= len(names):
             range_rule = f"a whole number from 1 to {len(names)}, the number of columns with listed values or bins"
-            rule = range_rule if names else "a number of columns with listed values or bins, and this table has none"
-            fix = "add bins or values to more columns in the policy" if ways > 1 and columns is None else ""
+            rule = range_rule if names else "left out, because no column of this table has listed values or bins"
+            fix = "declare values or bins for more columns in the policy" if ways > 1 and columns is None else ""
             raise InvalidParameter("ways", ways, rule, fix=fix)
         return names, tuple(itertools.combinations(range(len(names)), ways))
     if columns is not None:
-        raise InvalidParameter("columns", columns, "left out if ways lists sets of columns")
+        raise InvalidParameter(
+            "columns", columns, "left out if ways lists sets of columns", fix="name them in ways only"
+        )
     if isinstance(ways, (str, bytes)) or not isinstance(ways, Sequence) or not ways:
         raise InvalidParameter("ways", ways, 'a number such as 2, or sets of columns such as [["sex", "age"]]')
     name_sets = [_validated_names(names_of_set, "ways") for names_of_set in ways]
@@ -613,7 +616,7 @@ def _parse_names_and_sets(
     index_of_name = {name.lower(): index for index, name in enumerate(names)}
     sets = []
     for name_set in name_sets:
-        _refuse_repeated_names(name_set, "ways")
+        refuse_repeated_names(name_set, "ways")
         sets.append(tuple(sorted(index_of_name[name.lower()] for name in name_set)))
     for left, right in itertools.pairwise(sorted(sets)):
         if left == right:
@@ -630,15 +633,10 @@ def _validated_names(names: object, parameter: str) -> list[str]:
     return list(names)
 
 
-def _refuse_repeated_names(names: Sequence[str], parameter: str) -> None:
-    if len({name.lower() for name in names}) != len(names):
-        raise InvalidParameter(parameter, names, "a list of different columns")
-
-
 def _first_marginals_text(sets: Sequence[AttributeSet], names: Sequence[str]) -> str:
     """List the columns of the first marginals, as tuples of names that can be typed."""
-    listed = [repr(tuple(names[position] for position in indices)) for indices in sets[:_SHOWN_SETS]]
-    return ", ".join(listed) + (", …" if len(sets) > len(listed) else "")
+    set_texts = [repr(tuple(names[position] for position in indices)) for indices in sets[:_MAX_EXAMPLE_SETS]]
+    return ", ".join(set_texts) + (", …" if len(sets) > len(set_texts) else "")
 
 
 def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:
@@ -653,8 +651,8 @@ def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights
         for columns, weight in weights.items():
             key = frozenset(str(name).lower() for name in ((columns,) if isinstance(columns, str) else columns))
             if key not in index_of_set:
-                fix = f"use as keys: {_first_marginals_text(sets, names)}"
-                raise InvalidParameter("weights", columns, "a mapping from requested marginals to numbers", fix=fix)
+                fix = f"use these keys: {_first_marginals_text(sets, names)}"
+                raise InvalidParameter("weights", columns, "a mapping from the requested marginals to numbers", fix=fix)
             parsed[index_of_set[key]] = exact(weight, "weights", POSITIVE)
         return tuple(parsed)
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Sequence) or len(weights) != len(sets):
@@ -688,7 +686,7 @@ def _tightened_limits(table: Table, query: Query, rows: int | None) -> Contribut
     if rows is None:
         return query.plan.limits
     if table.every_row:
-        raise InvalidParameter("rows", rows, "left out: in this policy every row is a unit of its own")
+        raise InvalidParameter("rows", rows, "left out, because every row is a unit in this policy")
     return query.plan.limits.tighten(rows, None, None, query.plan.max_requestable_limits)
 
 

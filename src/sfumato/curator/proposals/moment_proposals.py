@@ -47,7 +47,7 @@ DEFAULT_DELTA = Fraction(1, 10**6)
 ASSUMED_ROWS = 10_000
 """The number of rows that a forecast assumes where the policy declares no size."""
 
-_MAX_SHOWN = 100
+_MAX_ANSWER_COLUMNS = 100
 """The most columns of one statement's answer; sums of moments are not shown, so there may be more."""
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class MomentsProposal(RehearseAlias, StoredProposal, Generic[T]):
     design: Design = field(repr=False)
 
     def __repr__(self) -> str:
-        return f"<{self.question.text}: .explain() .error() .price() are free, .release() asks>"
+        return f"<{self.question.text}: .explain() .error() .price() are free, .release() spends>"
 
     @abstractmethod
     def build_answer(self, result: StoredResult[NoisyMoments], confidence: Number) -> T:
@@ -206,9 +206,9 @@ def select_rows(catalog: Catalog, table: str | RowSelection, where: str | None) 
         if table.catalog is not catalog:  # other declared bounds would scale the noise
             raise InvalidParameter(
                 "table",
-                ValueWords(f"rows of {table.table.name}"),
-                "rows that this curator selected",
-                fix="select them with its own table(…)",
+                ValueWords(f"rows of {table.table.name} from another curator"),
+                "rows selected by this curator",
+                fix="select the rows with this curator's table(…)",
             )
         rows = table
     else:
@@ -242,7 +242,7 @@ def max_rows_per_unit(plan: Aggregate, limits: ContributionLimits) -> int:
 
 def lower_sums(rows: RowSelection, sums: Sequence[str]) -> Query:
     """Lower sums over the same rows, as many at a time as one statement may show, to one query that reads them all."""
-    chunks = [sums[start : start + _MAX_SHOWN] for start in range(0, len(sums), _MAX_SHOWN)]
+    chunks = [sums[start : start + _MAX_ANSWER_COLUMNS] for start in range(0, len(sums), _MAX_ANSWER_COLUMNS)]
     queries = [
         building.start_question(rows, (), {f"m{index}": text for index, text in enumerate(chunk)}).query
         for chunk in chunks

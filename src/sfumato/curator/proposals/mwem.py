@@ -363,8 +363,8 @@ class MwemProposal(RehearseAlias, StoredProposal):
     def _steps_for_price(self, price: Price) -> MwemSteps:
         """Split the price: a share for the number of rows, the rest evenly over rounds, half of it for selections."""
         if self.update and price.allows_gaussian:
-            rule = "paid for with ε alone: its rounds measure with Laplace noise"
-            raise InvalidParameter("update", self.update, rule, fix="leave out delta and rho")
+            rule = "left out at a price with δ or in ρ, because this update uses Laplace noise"
+            raise InvalidParameter("update", self.update, rule, fix="leave out update, or give epsilon alone")
         if not price.allows_gaussian:
             assert price.epsilon is not None
             if price.epsilon < self.rounds * _MIN_EPSILON_PER_ROUND:
@@ -520,8 +520,8 @@ def propose_mwem(
         raise InvalidParameter(
             "queries",
             queries,
-            "given if ways is left out, and left out if ways is given",
-            fix="write ways=2, or list the counts in queries",
+            "given if ways is left out" if queries is None else "left out if ways is given",
+            fix="write ways=2, or list the counts in queries" if queries is None else "",
         )
     names = [attribute.name for attribute in coded.attributes]
     sets = () if ways is None else tuple((indices, None) for indices in parse_column_sets(ways, names))
@@ -537,11 +537,11 @@ def _require_valid_update(update: str, rounds: int, cells: int, *, textbook: boo
         raise InvalidParameter("update", update, "'notes', or left out", fix="leave out update")
     if textbook:
         raise InvalidParameter(
-            "textbook", textbook, "left out: the update 'notes' has its own way to use single counts"
+            "textbook", textbook, "left out with update='notes', which has its own way to use single counts"
         )
     least_rounds = max(1, math.ceil(4 * math.log(cells)))
     if rounds < least_rounds:
-        rule = f"at least {least_rounds} for {cells:,} cells: 4·ln of their number"
+        rule = f"at least {least_rounds} for a table of {cells:,} cells (4·ln {cells:,}, rounded up)"
         raise InvalidParameter("rounds", rounds, rule, fix=f"write rounds={least_rounds}")
 
 
@@ -564,8 +564,9 @@ def _parse_query_columns_and_cells(query: Query, attributes: Attributes) -> tupl
         raise InvalidParameter(
             "queries",
             query,
-            f"counts over different columns of {', '.join(attribute.name for attribute in attributes)}",
-            fix='write a count such as {"sex": "f"}, with names of these columns',
+            "counts of values of the model's columns, each column once: "
+            f"{', '.join(attribute.name for attribute in attributes)}",
+            fix=f'name only these columns, as in {{"{attributes[0].name}": …}}',
         )
     indices = tuple(sorted(cells_by_index))
     cell_lists = [_parse_cell_indices(cells_by_index[index], attributes[index]) for index in indices]
@@ -582,17 +583,21 @@ def _parse_cell_indices(cells: object, attribute: Attribute) -> list[int]:
         raise InvalidParameter(
             "queries",
             cells,
-            f"values of {attribute.name!r}: {examples}",
-            fix=f"write {examples}",
+            f"declared values or bins of {attribute.name!r}",
+            fix=f"for example, write {examples}",
         )
     return sorted({labels[label] for label in requested})
+
+
+_ONE_WAY = "1, because there is only one column"
 
 
 def parse_column_sets(ways: Sets, names: Sequence[str]) -> tuple[AttributeSet, ...]:
     """Parse the marginals to select from: all sets of ``ways`` columns, or these sets."""
     if type(ways) is int:
         if not 1 <= ways <= len(names):
-            raise InvalidParameter("ways", ways, f"a whole number between 1 and {len(names)}, the number of columns")
+            rule = f"a whole number between 1 and {len(names)}, the number of columns" if len(names) > 1 else _ONE_WAY
+            raise InvalidParameter("ways", ways, rule, fix="" if len(names) > 1 else "write ways=1")
         return tuple(itertools.combinations(range(len(names)), ways))
     if isinstance(ways, (str, bytes)) or not isinstance(ways, Sequence) or not ways:
         raise InvalidParameter("ways", ways, 'a number such as 2, or sets of columns such as [["sex", "age"]]')
@@ -601,12 +606,15 @@ def parse_column_sets(ways: Sets, names: Sequence[str]) -> tuple[AttributeSet, .
     for column_set in ways:
         is_list = isinstance(column_set, Sequence) and not isinstance(column_set, (str, bytes)) and bool(column_set)
         indices = [index_of_name.get(str(name).lower(), -1) for name in column_set] if is_list else [-1]
-        if -1 in indices or len({*indices}) != len(indices):
-            raise InvalidParameter("ways", column_set, f"sets of different columns among {', '.join(names)}")
+        if -1 in indices:
+            fix = f"write for example ways={[list(names[:2])]}"
+            raise InvalidParameter("ways", column_set, f"a list of sets of these columns: {', '.join(names)}", fix=fix)
+        if len({*indices}) != len(indices):
+            raise InvalidParameter("ways", column_set, "a list of sets, each of which names a column only once")
         sets.append(tuple(sorted(indices)))
     if len({*sets}) != len(sets):
         raise InvalidParameter(
-            "ways", ways, "a list of different sets of columns", fix="remove the set that is there twice"
+            "ways", ways, "a list of different sets of columns", fix="remove the set that is listed twice"
         )
     return tuple(sets)
 
@@ -624,8 +632,10 @@ def fitting_sets_and_dropped_count(
     Named sets are all required; of the sets of ``ways`` columns, those with too many cells are dropped.
     """
     if type(ways) is int and 1 <= ways <= len(names) and (count := math.comb(len(names), ways)) > _MAX_SETS:
-        rule = f"lower: {len(names)} columns give {count:,} sets of {ways}, and at most {_MAX_SETS:,} are allowed"
-        raise InvalidParameter("ways", ways, rule, fix="lower ways, or list the sets")
+        rule = (
+            f"lower, because {len(names)} columns give {count:,} sets of {ways}, and at most {_MAX_SETS:,} are allowed"
+        )
+        raise InvalidParameter("ways", ways, rule, fix='lower ways, or list the sets, as in ways=[["sex", "age"]]')
     sets = parse_column_sets(min(ways, len(names)) if type(ways) is int else ways, names)
     max_cells = sum(sizes) + most_cells
     cells = {indices: math.prod(sizes[index] for index in indices) for indices in sets}
@@ -664,7 +674,7 @@ def require_valid_weights(weights: ColumnWeights, names: Sequence[str], sets: Se
             key.lower() in column_names if isinstance(key, str) else _lowercase_names_or_empty(key) in workload_names
         )
         if not is_known:
-            rule = f"a mapping from columns ({', '.join(names)}), or sets of columns in the workload, to numbers"
+            rule = f"a mapping to numbers from columns ({', '.join(names)}) or from sets of columns of the workload"
             raise InvalidParameter("weights", key, rule)
 
 

@@ -220,7 +220,7 @@ class OnlineProposal(RehearseAlias):
     def _strategy_at(self, price: Price) -> SynopsisReleaseKeepingCounts:
         """Prepare the session that spends nearly all of the price, and certainly no more."""
         if not price.allows_gaussian:
-            rule = "stated with a delta, or in ρ: an online session uses Gaussian noise"
+            rule = "stated with a delta or in ρ, because an online session uses Gaussian noise"
             raise InvalidParameter("price", str(price), rule, fix="give a delta such as 1e-9")
         rho = price_in_rho(price)
         for share in _SPENT_SHARES:
@@ -370,7 +370,7 @@ class OnlineSession(SecretSession):
 
             return ResolvedTotals(values, interval, BOUGHT)
 
-        split_points = np.cumsum([len(quantity.groups.shown_grid_index) for quantity in quantities])[:-1]
+        split_points = np.cumsum([len(quantity.groups.answer_grid_index) for quantity in quantities])[:-1]
         return tuple(map(answer_group, np.split(totals / measure.scale, split_points)))
 
     @property

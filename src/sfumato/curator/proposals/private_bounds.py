@@ -87,7 +87,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
     """The share of values to cover."""
 
     def __repr__(self) -> str:
-        return f"<{self.text}: .explain() .error() .price() are free, .release() asks>"
+        return f"<{self.text}: .explain() .error() .price() are free, .release() spends>"
 
     @property
     def text(self) -> str:
@@ -191,8 +191,8 @@ def propose_bounds(context: Context, table: str, column: str, cover: Number) -> 
     domain = _require_searchable_domain(policy_table, column)
     share = exact(cover, "cover", INSIDE_UNIT)
     if len(ladder_for_domain(domain)) < 2:
-        rule = "a column with wider declared bounds: these are too narrow for a search"
-        raise InvalidParameter("column", column, rule, fix="keep the declared bounds, or declare wider ones")
+        rule = "a column whose declared bounds are wide enough for a search"
+        raise InvalidParameter("column", column, rule, fix="use its declared bounds as they are, or declare wider ones")
     return BoundsProposal(context, policy_table.name, column, share)
 
 
@@ -210,15 +210,15 @@ def _require_searchable_domain(table: Table, column: Any) -> Domain:
     name = f"{table.name}.{column}"
     if column == table.id:
         fix = f"choose one of {', '.join(other for other in table.columns if other != table.id)}"
-        raise InvalidParameter("column", name, "any column except the unit's id, which has no bounds", fix=fix)
+        raise InvalidParameter("column", name, "a column other than the unit's id, which has no bounds", fix=fix)
     domain = table.columns.get(column)
     if domain is None:
         column_names = ", ".join(table.columns) or "none"
         raise InvalidParameter("column", name, f"one of the columns declared in {table.name}: {column_names}")
     if domain.type in (Type.TEXT, Type.BOOLEAN):
-        rule = f"a column of numbers or dates: a {domain.type.value} has no bounds"
+        rule = f"a column of numbers or dates, because a {domain.type.value} has no bounds"
         raise InvalidParameter("column", name, rule, fix="list its values in the policy, or let GROUP BY discover them")
     if domain.values is not None:
-        rule = "a column without listed values: the list already gives its bounds"
+        rule = "a column without listed values, because the list already gives the bounds"
         raise InvalidParameter("column", name, rule, fix="use the smallest and the largest listed value as bounds")
     return domain

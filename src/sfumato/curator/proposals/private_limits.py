@@ -167,7 +167,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
     """The share of units that should stay within each limit."""
 
     def __repr__(self) -> str:
-        return f"<{self.text}: .explain() .error() .price() are free, .release() asks>"
+        return f"<{self.text}: .explain() .error() .price() are free, .release() spends>"
 
     @property
     def text(self) -> str:
@@ -292,13 +292,12 @@ def propose_limits(context: Context, table: str, by: str | Sequence[str], share:
         (by,) if isinstance(by, str) else tuple(by),
     )
     if policy_table.every_row:
-        rule = "one in which a unit can have several rows"
-        fix = f"leave {table} as it is: if every row is a unit, no limit is needed"
+        rule = "a table in which a unit can have several rows"
+        fix = f"leave {table} as it is: every row is a unit, so no limit is needed"
         raise InvalidParameter("table", table, rule, fix=fix)
     if len(set(group_columns)) < len(group_columns) or any(
         column not in policy_table.columns or column == policy_table.id for column in group_columns
     ):
-        raise InvalidParameter(
-            "by", by, f"a list of different columns of {table}, among {', '.join(policy_table.columns)}"
-        )
+        names = ", ".join(column for column in policy_table.columns if column != policy_table.id)
+        raise InvalidParameter("by", by, f"a list of different columns of '{table}': {names}")
     return LimitsProposal(context, policy_table.name, group_columns, exact(share, "share", INSIDE_UNIT))

@@ -96,7 +96,7 @@ class ScalarQuestion(Question):
     """A parsed question whose rows are compared with numbers that are released first."""
 
     def __post_init__(self) -> None:
-        self._context.require_one_account("a question with a subquery that is released first")
+        self._context.require_one_account("a question whose subquery's result is released separately")
 
     @cached_property
     def outer(self) -> Question:
@@ -130,7 +130,7 @@ class ScalarQuestion(Question):
 
     def price_release_at(self, price: Price, request: PriceRequest) -> Any:
         """Prepare all steps at one price: each number at its share, the question at the rest."""
-        refuse_sample_of_release(request.sample, "questions with a subquery that is released first")
+        refuse_sample_of_release(request.sample, "questions whose subquery's result is released separately")
         value_price, outer_price = _split_price(price, len(self.value_questions))
         value_request = PriceRequest(confidence=request.confidence)
         values = (question.price_release_at(value_price, value_request) for question in self.value_questions)
@@ -249,7 +249,7 @@ class ScalarQuestion(Question):
         """
         if free or sample_of is not None:
             name, value = ("free", True) if free else ("sample_of", sample_of)
-            rule, fix = "left out: the question has a subquery that is released first", "leave it out"
+            rule, fix = "left out, because the result of the question's subquery is released separately", "leave it out"
             raise InvalidParameter(name, value, rule, fix=fix)
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
         request = request.accept_delta(self.default_delta)
@@ -275,8 +275,8 @@ class ScalarQuestion(Question):
 
     def _run_steps(self, steps: OpenTabRunner, prepared: PricedSteps, confidence: Number, joint: bool) -> Answer:
         """Release the numbers, then the answer of the question with them."""
-        named_releases = zip(self.query.value_queries, self._value_releases(prepared), strict=True)
-        measured = [steps.charge_and_release(release, value.written) for value, release in named_releases]
+        queries_and_releases = zip(self.query.value_queries, self._value_releases(prepared), strict=True)
+        measured = [steps.charge_and_release(release, value.written) for value, release in queries_and_releases]
         outer = steps.charge_and_release(
             self._outer_release(prepared, self._released_values(measured)), "rows compared with it"
         )
@@ -337,8 +337,8 @@ class ScalarQuestion(Question):
         ]
         outer = self.outer.build_answer(outer_result, confidence, joint)
         mechanisms = dict.fromkeys(words for answer in (*answers, outer) for words in answer.receipt.mechanisms)
-        shown = zip(self.query.value_queries, answers, strict=True)
-        numbers = "; ".join(f"{value.written} as {_number_text(answer)}" for value, answer in shown)
+        queries_and_answers = zip(self.query.value_queries, answers, strict=True)
+        numbers = "; ".join(f"{value.written} as {_number_text(answer)}" for value, answer in queries_and_answers)
         notes = (f"Released first: {numbers}. {_LEFT_OUT}",)
         warnings = tuple(dict.fromkeys((*outer.warnings, *self.warnings, *notes)))
         return outer.changed(receipt=replace(outer.receipt, mechanisms=tuple(mechanisms)), warnings=warnings)
@@ -348,12 +348,12 @@ class ScalarQuestion(Question):
         raise InvalidParameter(
             "clipped",
             self.text,
-            "called on a question without a subquery that is released first",
-            fix=f"ask for the value first, and write it here: {self.query.value_queries[0].text}",
+            "called on a question without a subquery whose result is released separately",
+            fix=f"write its result in place of the subquery, after running {self.query.value_queries[0].text}",
         )
 
 
-_LEFT_OUT = "The ± of the answer takes the released number as exact, and leaves out the error of that number."
+_LEFT_OUT = "The ± of the answer treats the released number as exact, so it does not include the error of that number."
 
 
 def _split_price(price: Price, count: int) -> tuple[Price, Price]:

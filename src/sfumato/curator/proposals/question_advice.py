@@ -194,8 +194,8 @@ def _width_at_expected_size(width: Width, expected: Fraction | None) -> float:
 
 
 def _columns_would_be_phrase(names: Sequence[str]) -> str:
-    shown = ", ".join(map(escape_unprintable, names))
-    return f"{shown} would be" if len(names) == 1 else f"{shown} would each be"
+    column_list = ", ".join(map(escape_unprintable, names))
+    return f"{column_list} would be" if len(names) == 1 else f"{column_list} would each be"
 
 
 def error_or_refusal_text(question: Any, epsilon: str) -> str:
@@ -220,7 +220,7 @@ def require_no_subtotals(query: Query, discovered_keys: tuple[int, ...]) -> None
     if query.finish.sets:
         raise Unsupported(
             "unknown-subtotals",
-            "subtotals need all groups to be known in advance, but the groups of "
+            "subtotals need all groups to be known in advance, but the values of the key "
             f"{keys_sql(query, discovered_keys)} are found in the data",
             fix="ask for the totals in a separate question, or declare the values in the policy",
         )
@@ -230,7 +230,7 @@ def require_declared_groups(query: Query, discovered_keys: tuple[int, ...]) -> N
     """Refuse to answer from a synopsis where groups must be discovered."""
     if discovered_keys:
         keys = keys_sql(query, discovered_keys)
-        rule = f"the groups of {keys} must be found in the data, and a synopsis cannot do that"
+        rule = f"the values of the key {keys} must be found in the data, and a synopsis cannot do that"
         raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or give a price to discover them")
 
 
@@ -238,8 +238,8 @@ def refuse_range_of_time_quantiles(query: Query, requested_range: str | None) ->
     """Refuse to buy intervals around quantiles of dates, which are shown without: half the price would buy nothing."""
     dates = next((measure for measure in query.plan.measures if isinstance(measure, TimeQuantile)), None)
     if requested_range is not None and dates is not None:
-        rule = "left out: a quantile of dates or times is shown without an interval"
-        fix = f"leave it out, or ask for the quantile of {expression_sql(dates.value)}, which has one"
+        rule = "left out, because a quantile of dates or times has no interval"
+        fix = f"leave out range, or select the quantile of {expression_sql(dates.value)}, which has an interval"
         raise InvalidParameter("range", requested_range, rule, fix=fix)
 
 

@@ -62,7 +62,7 @@ def answer_tester(
     return run
 
 
-_MAX_KEPT_ROWS = 1000
+_MAX_CACHED_ROWS = 1000
 
 
 class AnsweredQuestion(Protocol):
@@ -87,10 +87,10 @@ class FinishedParts(NamedTuple):
     @property
     def is_short(self) -> bool:
         """Whether it is small enough to be kept beside its question."""
-        return len(self.finished.sure) <= _MAX_KEPT_ROWS
+        return len(self.finished.sure) <= _MAX_CACHED_ROWS
 
 
-def shown_parts(
+def finish_parts(
     question: AnsweredQuestion,
     context: Context,
     max_groups: Callable[[], int],
@@ -107,11 +107,11 @@ def shown_parts(
     noise_words = tuple(dict.fromkeys(scale.words() for scale in noisy_measurements.scales))
     warnings = question.warnings
     if noisy_measurements.selection is not None:
-        noise_words, shown_groups = (
+        noise_words, group_count = (
             (noisy_measurements.selection.words(), *noise_words),
             len(noisy_measurements.keys.groups),
         )
-        warnings += discovery_notes(noisy_measurements.selection, shown_groups, max_groups(), question.query)
+        warnings += discovery_notes(noisy_measurements.selection, group_count, max_groups(), question.query)
     selected = notes_by_column(question.query, selection_notes(noisy_measurements, confidence))
     caveats = question.caveat_by_column(noisy_measurements.purchase.strategy)
     return FinishedParts(finished, noise_words, warnings, (ranks, selected, caveats))

@@ -61,7 +61,7 @@ from sfumato.curator.proposals.question_advice import (
     with_forecast_advice,
     with_offered_delta,
 )
-from sfumato.curator.proposals.question_tests import FinishedParts, answer_tester, shown_parts
+from sfumato.curator.proposals.question_tests import FinishedParts, answer_tester, finish_parts
 from sfumato.curator.proposals.sampled_questions import (
     key_with_sample,
     refuse_conflicting_sample,
@@ -113,7 +113,7 @@ from sfumato.release.requests import PriceRequest, Weights, Within
 from sfumato.release.running_work import Progress
 from sfumato.renamed import RehearseAlias
 
-FREE_METHODS = ".explain() .error() .price() .advise() .limit() are free, .release() asks"
+FREE_METHODS = ".explain() .error() .price() .advise() .limit() are free, .release() spends"
 _MAX_PREPARED = 64  # prepared releases cached per question: a price search tries many
 
 
@@ -226,7 +226,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
             applicable = ", ".join(option.strategy.value for option in options)
             options = tuple(option for option in options if option.strategy is self.strategy)
             if not options:
-                rule = f"one of those for this question: {applicable}"
+                rule = f"one of those that this question allows ({applicable})"
                 raise InvalidParameter("strategy", self.strategy.value, rule)
         return tuple(for_neighbours(option, self._context.policy.neighbours) for option in options)
 
@@ -250,7 +250,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
     ) -> Self:
         """Ask the same question with tighter limits per unit: less noise, more bias."""
         if self.table.every_row:
-            raise InvalidParameter("limit", rows or groups, "left out: in this policy every row is a unit of its own")
+            raise InvalidParameter("limit", rows or groups, "left out, because every row is a unit in this policy")
         new_strategy = self.strategy
         if strategy is not None:
             selectable = {option.value: option for option in Strategy if option.is_selectable}
@@ -440,7 +440,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
             refusals.require_declared_groups(self.query, self.discovered_keys)
             answer = require_free_answer(self._synopsis_question(confidence, joint), self._context, within)
             return self._with_sampling_error(answer, share, confidence)
-        prepared, shown_as = self.price_release(request), (exact(confidence, "confidence"), joint)
+        prepared, range_options = self.price_release(request), (exact(confidence, "confidence"), joint)
         answer = release_or_find(
             self.release_strategy(prepared),
             prepared.price,
@@ -449,10 +449,10 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
             plan=key_with_sample(self.plan_key, prepared),
             context=self._context,
             call=call,
-            skip_dry_run=self._releases_already_dry_run.get(shown_as) is prepared,
+            skip_dry_run=self._releases_already_dry_run.get(range_options) is prepared,
         )
         if not answer.receipt.free:
-            self._releases_already_dry_run[shown_as] = prepared
+            self._releases_already_dry_run[range_options] = prepared
         if prepared.unused_delta_reason:
             answer = answer.changed(warnings=(*answer.warnings, prepared.unused_delta_reason))
         answer = with_answer_advice(answer, self, request, prepared, self._best_tips)
@@ -539,8 +539,8 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         """The key of what is measured: equal for questions that differ only in post-processing."""
         # the groups are hashed separately, since there may be many
         groups_hash, plan = hashlib.sha256(repr(self.groups).encode()).hexdigest(), self.query.plan
-        parts, found = (plan, self.limits, self.strategy, groups_hash), ("found", self.discovered_keys)
-        further, digest = found if self.discovered_keys else (), digest_beginning(*parts)
+        parts, discovery_parts = (plan, self.limits, self.strategy, groups_hash), ("found", self.discovered_keys)
+        further, digest = discovery_parts if self.discovered_keys else (), digest_beginning(*parts)
         return self._context.plan_key(plan, lambda policy: digest(policy, *further))
 
     def __repr__(self) -> str:
@@ -556,7 +556,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         line = result.number, result.hash, exact(confidence, "confidence"), joint
         parts = self._last_formatted_answer.get(line) if result.hash else None
         if parts is None:
-            parts = shown_parts(self, self._context, lambda: self._max_groups, result.value, confidence, joint)
+            parts = finish_parts(self, self._context, lambda: self._max_groups, result.value, confidence, joint)
             if result.hash and parts.is_short:
                 self._last_formatted_answer.clear()
                 self._last_formatted_answer[line] = parts
@@ -591,7 +591,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         return self._clipping.propose_clipped(self._context, self)
 
     _clipping = property(lambda _: import_module("sfumato.curator.proposals.clipped_counts"))  # made of questions
-    known_caveats = cached_property(lambda _: dict[str, Any]())  # by bounding strategies (``clipped_counts``)
+    cached_caveats = cached_property(lambda _: dict[str, Any]())  # by bounding strategies (``clipped_counts``)
 
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""
@@ -690,11 +690,11 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
     def least_price(self, request: PriceRequest, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
         """Find the least ε, or amount of another price, that meets the accuracy goals."""
         price_of = priced or (lambda epsilon: Price(epsilon, request.delta))
-        known: dict[tuple[Fraction, tuple[int, ...]], dict[str, Width]] = {}  # each by its price and evaluated sizes
+        cache: dict[tuple[Fraction, tuple[int, ...]], dict[str, Width]] = {}  # each by its price and evaluated sizes
 
         def widths(amount: Fraction, size: int | None) -> dict[str, Width]:
             prepared = self.price_release_at(price_of(amount), request)
             key = amount, self.evaluated_sizes(prepared, size)
-            return known[key] if key in known else known.setdefault(key, self.widths(prepared, request, size))
+            return cache[key] if key in cache else cache.setdefault(key, self.widths(prepared, request, size))
 
         return least_price(request.within, [output.name for output in self.query.outputs], widths)

@@ -192,7 +192,9 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         goals = dict(within) if isinstance(within, Mapping) else dict.fromkeys(terms, within)
         unknown = [name for name in goals if name not in terms]
         if unknown or not goals:
-            raise InvalidParameter("within", unknown[:1] or within, f"a mapping from {', '.join(terms)} to half-widths")
+            raise InvalidParameter(
+                "within", unknown[:1] or within, f"a mapping from terms ({', '.join(terms)}) to half-widths"
+            )
         limits = {name: float(exact(goal, name, POSITIVE)) for name, goal in goals.items()}
 
         def is_within(draw: MomentsRelease) -> bool:

@@ -89,7 +89,7 @@ class Bounds:
             raise InvalidParameter(
                 "receipt",
                 None,
-                "from a release: only released bounds can be shown as an answer",
+                "the receipt of released bounds, because a preview cannot be shown as an answer",
                 fix="release the bounds first: .release(epsilon=…)",
             )
         half_width = self.steps.count_half_width(self.receipt.confidence or DEFAULT_CONFIDENCE)

@@ -305,6 +305,6 @@ def _require_clusterable_rows(question: Question) -> int:
     bounded = bound_by_whole_rows(question.query.plan, question.limits, 1)
     rows = int(bounded.measures[0].add_remove_sensitivity.total)
     if rows > 1 and bounded.every_row_is_unit:
-        rule = "robust errors add up a unit's rows by its id, and here a row without one is repeated by a join"
+        rule = "robust errors need the id of the unit of each row, but this join repeats rows of a table without an id"
         raise Unsupported("robust-rows", rule, fix="leave out robust, or join a table with one match for each row")
     return rows

@@ -98,8 +98,8 @@ class RunningForecast:
             raise InvalidParameter(
                 "widths",
                 len(self.widths),
-                "a list with one half-width for each period",
-                fix="give widths one number for each period",
+                "a list of one half-width for each period",
+                fix="give as many half-widths as there are periods",
             )
 
     @property
@@ -110,9 +110,9 @@ class RunningForecast:
     def __getitem__(self, period: Value) -> float:
         """Return the half-width of one period."""
         if period not in self.periods.values:
-            shown = ", ".join(map(str, self.periods.values[:_SHOWN_PERIODS]))
-            more = ", …" if len(self.periods.values) > _SHOWN_PERIODS else ""
-            raise InvalidParameter("period", period, f"one of {shown}{more}")
+            first_periods = ", ".join(map(str, self.periods.values[:_MAX_EXAMPLE_PERIODS]))
+            more = ", …" if len(self.periods.values) > _MAX_EXAMPLE_PERIODS else ""
+            raise InvalidParameter("period", period, f"one of {first_periods}{more}")
         return self.widths[self.periods.values.index(period)]
 
     def to_json(self) -> str:
@@ -267,7 +267,7 @@ class RunningTotalsProposal(RehearseAlias, StoredProposal):
             )
 
         if error_limit <= self._rounding_error:
-            rule = f"a number above {format_number(self._rounding_error)}: the totals are rounded to whole numbers"
+            rule = f"above {format_number(self._rounding_error)}, because the totals are rounded to whole numbers"
             raise InvalidParameter("within", within, rule)
         return least_epsilon_where(is_within)
 
@@ -348,7 +348,7 @@ class RunningTotalsProposal(RehearseAlias, StoredProposal):
             raise InvalidParameter(
                 "mechanism",
                 "Laplace",
-                "Gaussian for a price in ρ",
+                "Gaussian at a price in ρ",
                 fix="give epsilon (--epsilon) instead of rho (--rho)",
             )
         laplace_draws = [] if price.rho is not None or family is Gaussian else [self._best_draw(price, Laplace)]
@@ -463,7 +463,7 @@ def _calibrate_noise(reading: FactoredTotals, price: Price, family: Family) -> A
 
 def _mechanism_of_size(family: Family, size: Fraction, price: Price) -> Additive:
     if size > MAX_STEPS:
-        rule = "higher: at this price the noise is too large to draw exactly"
+        rule = "higher, because at this price the noise is too large to draw exactly"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or declare narrower bounds or limits")
     return family.of_size(max(size, LEAST_STEPS))
 
@@ -505,7 +505,7 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
     if not isinstance(question, Question):
         raise _running_totals_refusal("running-listing", "running totals need a question about a private table")
     if not question.belongs_to(context):
-        rule = "SQL, or a question that this curator made; this one was made by another curator"
+        rule = "SQL or a question made by this curator, not by another one"
         fix = "pass the SQL text, or make the question with this curator's sql(…)"
         raise InvalidParameter("question", question.text, rule, fix=fix)
     question = replace(question, _context=context)
@@ -517,11 +517,13 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
         fix = "group by weeks or months, or exclude periods with WHERE, such as WHERE day >= DATE '2024-01-01'"
         raise Unsupported("too-many-periods", rule, fix=fix)
     if not proposal.periods:
-        raise _running_totals_refusal("no-periods", "no period meets the conditions")
+        raise _running_totals_refusal(
+            "no-periods", "running totals need at least one period, and no period meets the conditions"
+        )
     return proposal
 
 
-_SHOWN_PERIODS = 3
+_MAX_EXAMPLE_PERIODS = 3
 _EXAMPLE = "write, for example, SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"
 
 
@@ -543,7 +545,9 @@ def _require_one_additive_measure(query: Query) -> None:
     if type(measures[0]) not in (Count, Sum):
         rule = "running totals add up periods, so the question must ask for COUNT(*), COUNT(column) or SUM"
         raise _running_totals_refusal(
-            "running-measure", rule, "for a mean, ask for SUM and COUNT; distinct units do not add up over periods"
+            "running-measure",
+            rule,
+            "for a mean, release SUM and COUNT separately; distinct units cannot be added up over periods",
         )
 
 
@@ -562,16 +566,18 @@ def _require_plain_declared_periods(question: Question) -> None:
         raise _running_totals_refusal(
             "running-shape", rule, "leave out ORDER BY and OFFSET, or sort the answer yourself"
         )
-    shown_keys = [
+    key_indices = [
         _key_index_or_none(output.expression) for output in finish.outputs if not _is_result(output.expression)
     ]
-    if None in shown_keys or len(finish.outputs) != len(shown_keys) + 1:
+    if None in key_indices or len(finish.outputs) != len(key_indices) + 1:
         raise _running_totals_refusal(
-            "running-shape", "a running total can stand only beside the GROUP BY columns, without arithmetic on it"
+            "running-shape", "running totals are selected with the GROUP BY columns only, without arithmetic"
         )
-    if sorted(shown_key for shown_key in shown_keys if shown_key is not None) != list(range(len(query.plan.keys))):
+    if sorted(key_index for key_index in key_indices if key_index is not None) != list(range(len(query.plan.keys))):
         raise _running_totals_refusal(
-            "running-keys", "running totals show each key of GROUP BY once", "name every key after SELECT"
+            "running-keys",
+            "every column of GROUP BY must be selected exactly once",
+            "write every column of GROUP BY after SELECT",
         )
     for key in (query.plan.keys[index] for index in question.discovered_keys):
         if key.domain.type is Type.TIMESTAMP:

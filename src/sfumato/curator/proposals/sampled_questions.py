@@ -66,24 +66,32 @@ def _has_signed_totals(bounded_plan: BoundedPlan) -> bool:
 def refuse_sample_of_combination(sample: Number | None) -> None:
     """Refuse a sample of a question that combines several SELECTs: each would be released by itself."""
     if sample is not None:
-        rule = "left out: the question combines several SELECTs"
-        raise InvalidParameter("sample", sample, rule, fix="ask each SELECT of a sample by itself")
+        rule = "left out, because the question combines several SELECTs"
+        raise InvalidParameter("sample", sample, rule, fix="release each SELECT with sample by itself")
 
 
 def refuse_sample_of_release(sample: Number | None, release_noun: str) -> None:
     """Refuse a sample of a release whose law is of all units: ``release_noun`` names it in the plural."""
     if sample is not None:
-        rule = f"left out: {release_noun} are always of all units"
-        raise InvalidParameter("sample", sample, rule, fix="leave it out; counts and means can be asked of a sample")
+        rule = f"left out, because {release_noun} always cover all units"
+        raise InvalidParameter(
+            "sample",
+            sample,
+            rule,
+            fix="leave it out; only counts and means can be sampled",
+        )
 
 
 def refuse_conflicting_sample(sample: object, sample_of: object, free: bool) -> None:
     """Refuse a secret sample of data that are a sample themselves, whose ranges would not add up; and of a synopsis."""
     if sample is not None and free:
-        rule = "left out with free: a synopsis answers without reading any unit"
+        rule = "left out with free, because a synopsis answers without reading any unit"
         raise InvalidParameter("sample", sample, rule, fix="give a price, or leave out sample (--sample)")
     if sample is not None and sample_of is not None:
-        rule = "left out with sample: the ranges of a sampled answer are about all units of the data"
+        rule = (
+            "left out if sample is given, because the ranges of an answer from a sample hold for the units of the "
+            "data, not for the population that they come from"
+        )
         raise InvalidParameter("sample_of", sample_of, rule, fix="give sample or sample_of, not both")
 
 
@@ -105,7 +113,7 @@ def steps_with_sample(operators: Sequence[PlanStep], prepared: PricedRelease, un
     if rate is None:
         return tuple(operators)
     noise_price = price_before_sampling(prepared.price, rate)
-    known = (
+    unsampled_guarantee = (
         ""
         if noise_price.epsilon is None
         else f"; if the sample were known, the guarantee would be ε = {float(noise_price.epsilon):.3g}"
@@ -114,6 +122,6 @@ def steps_with_sample(operators: Sequence[PlanStep], prepared: PricedRelease, un
         "sample",
         f"each {unit} with probability {format_percent(rate)}, all its rows or none",
         "a fresh secret sample for every answer; what is released is scaled to all units, and its ± covers the "
-        f"sampling{known}",
+        f"sampling{unsampled_guarantee}",
     )
     return operators[0], sample, *operators[1:]

@@ -386,7 +386,9 @@ def _refuse_private_file(candidate: Any, context: Context) -> None:
         private_paths
     ):
         rule = "a public table, not the private one that it is compared with"
-        raise InvalidParameter("candidate", os.fspath(candidate), rule, fix="give the synthetic table")
+        raise InvalidParameter(
+            "candidate", os.fspath(candidate), rule, fix="pass the synthetic rows, or the path of their file"
+        )
 
 
 def _device_and_inode_of_existing(paths: Iterable[str]) -> set[tuple[int, int]]:
@@ -398,7 +400,7 @@ def _device_and_inode_of_existing(paths: Iterable[str]) -> set[tuple[int, int]]:
 def _refuse_too_many_sets(k: int, sizes: Sequence[int]) -> None:
     """Refuse too many marginals, or one with too many cells, before any array is allocated."""
     if not 1 <= exact_integer(k, "k") <= len(sizes):
-        rule = f"a whole number from 1 to {len(sizes)}, the number of compared columns"
+        rule = f"a whole number from 1 to {len(sizes)}, because {len(sizes)} columns are compared"
         raise InvalidParameter("k", k, rule)
     sets, largest = math.comb(len(sizes), k), math.prod(sorted(sizes)[-k:])
     if sets > MAX_SETS or largest > MAX_CELLS:

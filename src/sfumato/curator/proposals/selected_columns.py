@@ -79,7 +79,7 @@ def only_private_table(policy: Policy) -> str:
     """Return the name of the policy's only private table; refuse to choose among several."""
     names = [name for name, table in policy.tables.items() if not table.public]
     if len(names) != 1:
-        rule = f"one of the private tables, of which there are several: {', '.join(names)}"
+        rule = f"given, because there are several private tables: {', '.join(names)}"
         raise InvalidParameter("table", None, rule, fix=f"name a table, such as {names[0]}")
     return names[0]
 
@@ -100,7 +100,7 @@ def code_selected_columns(
         list(columns_by_name) if names is None else [_require_lowercase_name(name, columns_by_name) for name in names]
     )
     if names is None and not selected:
-        rule = "the SELECT has no column to publish: the person's id never leaves the table"
+        rule = "the SELECT has only the person's id, which is never published"
         raise Unsupported("uncoded-column", rule, fix="select a column that has listed values or bins")
     if not selected or len(set(selected)) != len(selected):
         raise InvalidParameter("columns", names, "a list of different columns of the SELECT, at least one")
@@ -119,7 +119,7 @@ def _coded_column_and_domain(
     name: str, selected: Expression, tables: Mapping[str, Table], relation: Relation
 ) -> tuple[CodedColumn, Domain]:
     coding = _column_coding(_lagged_column(selected, relation), tables)
-    domain = selected.domain if coding is not None else _with_listed_values(name, selected.domain)
+    domain = selected.domain if coding is not None else _with_enumerated_values(name, selected.domain)
     expression = replace(selected, domain=replace(domain, nullable=True))
     if isinstance(expression, Column):
         key, codes = coded_key_and_cell_values(expression, coding)
@@ -149,7 +149,7 @@ def _column_coding(expression: Expression, tables: Mapping[str, Table]) -> Codin
     return None if table is None else table.codings.get(expression.reference.name)
 
 
-def _with_listed_values(name: str, domain: Domain) -> Domain:
+def _with_enumerated_values(name: str, domain: Domain) -> Domain:
     """Return the domain with its values listed; refuse one with too many or unknown values."""
     if domain.values is not None or domain.type is Type.BOOLEAN:
         return domain
@@ -170,17 +170,29 @@ def _with_listed_values(name: str, domain: Domain) -> Domain:
 _ORDER = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?\s*", re.IGNORECASE | re.DOTALL)
 
 
+def refuse_repeated_names(names: Sequence[str], parameter: str) -> None:
+    """Refuse names of which two are the same column: SQL ignores their case."""
+    earlier: dict[str, str] = {}
+    for name in names:
+        same = earlier.setdefault(name.lower(), name)
+        if same != name:
+            rule = "a list of different columns, and names that differ only in case are the same column"
+            raise InvalidParameter(parameter, names, rule, fix=f"remove {same!r} or {name!r} from {parameter}")
+    if len(earlier) != len(names):
+        raise InvalidParameter(parameter, names, "a list of different columns")
+
+
 def first_row_per_unit(source: RowSelection, table: Table, order: object, names: Sequence[str]) -> RowSelection:
     """Keep the first row of each unit; ``order`` is a column, or a column and DESC for the last row."""
     if table.every_row:
-        raise InvalidParameter("one_row_per", "unit", "left out: in this policy every row is a unit of its own")
+        raise InvalidParameter("one_row_per", "unit", "left out, because every row is a unit in this policy")
     match = _ORDER.fullmatch(order) if isinstance(order, str) else None
     columns_by_name = {name.lower(): name for name in table.columns}
     if match is None or match[1].lower() not in columns_by_name:
-        rule = f"a column of {table.name} such as visited, or visited DESC for the last row"
+        rule = f"a column of '{table.name}', or a column and DESC for the last row"
         raise InvalidParameter("order", order, rule, fix=f"name one of {', '.join(table.columns)}")
     if not isinstance(table.id, str):
-        raise InvalidParameter("one_row_per", "unit", "left out: this table has no column with unit ids")
+        raise InvalidParameter("one_row_per", "unit", "left out, because this table has no column with unit ids")
     number_column = next(
         name for name in map("number_{}".format, range(len(columns_by_name) + 1)) if name not in columns_by_name
     )
@@ -234,7 +246,7 @@ def zeros_with_condition(
         require_possible_rows(all_zeros, [attribute.size for attribute in attributes], max_cells)
     except Unsupported as refusal:
         if refusal.code == "contradictory-zeros":
-            fix = "correct the condition: with the values that the policy declares, it never holds"
+            fix = "correct the condition, which never holds for the values that the policy declares"
             raise InvalidParameter(
                 "where", where, "a condition that at least one possible row meets", fix=fix
             ) from None
@@ -309,7 +321,7 @@ class FreeDeclaredValues(Question):
         return build_answer(self.query, finished, answer_receipt, self.warnings)
 
 
-_MAX_LISTED = 20
+_MAX_NAMES = 20
 """The number of columns that a refusal lists."""
 
 
@@ -320,13 +332,13 @@ def require_all_coded(table: Table, exempt_columns: Collection[str] = ()) -> Non
     coded_columns = {*measurable_column_names(table), *exempt_columns}
     missing = [name for name in table.columns if name not in coded_columns and not _is_unit_id(table, name)]
     if missing:
-        more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""
-        suggestions = "; ".join(_coding_suggestion(table, name) for name in missing[:_MAX_LISTED])
+        more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
+        suggestions = "; ".join(_coding_suggestion(table, name) for name in missing[:_MAX_NAMES])
         has = "have" if len(missing) > 1 else "has"
         raise Unsupported(
             "uncoded-column",
-            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {has} no values or bins to count by: "
-            f"{CELLS_RULE}",
+            f"{', '.join(map(repr, missing[:_MAX_NAMES]))}{more} of '{table.name}' {has} no values or bins to count "
+            f"by: {CELLS_RULE}",
             fix=f"in the policy, add {suggestions}{more}; or leave {'them' if len(missing) > 1 else 'it'} out by "
             "naming the others in columns",
         )

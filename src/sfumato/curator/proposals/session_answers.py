@@ -28,7 +28,7 @@ class SessionAnswers:
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
         if type(self.answers) is not tuple or not set(map(type, self.answers)) <= {ThresholdAnswer}:
-            raise InvalidParameter("answers", self.answers, "a tuple of ThresholdAnswer values")
+            raise InvalidParameter("answers", self.answers, "a tuple of answers of the session")
         if len(self.answers) > len(self.questions):
             raise InvalidParameter("answers", len(self.answers), "a tuple with at most one answer for each question")
         if not isinstance(self.receipt, Receipt):

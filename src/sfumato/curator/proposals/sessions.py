@@ -247,7 +247,7 @@ class SessionProposal(RehearseAlias, StoredProposal):
         total_epsilon = exact(epsilon, "epsilon", POSITIVE)
         value_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         if value_epsilon is not None and value_epsilon >= total_epsilon:
-            rule = f"a number below ε = {format_exact(total_epsilon)}: it is the part of ε that pays for values"
+            rule = f"below ε = {format_exact(total_epsilon)}, of which it is a part"
             raise InvalidParameter("values_epsilon", format_exact(value_epsilon), rule)
         return AboveThreshold(
             total_epsilon - (value_epsilon or 0),
@@ -316,8 +316,10 @@ class ThresholdSession(SecretSession):
             self._require_open()
             parsed = self._ask(question, parameters) if isinstance(question, str) else question
             if not isinstance(parsed, Question) or not parsed.belongs_to(self._context):
-                given = ValueWords(f"a {type(parsed).__name__}")
-                rule = "SQL, or a question that this curator made"
+                given = ValueWords(
+                    "one of another curator" if isinstance(parsed, Question) else f"a {type(parsed).__name__}"
+                )
+                rule = "SQL, or a question made by this curator"
                 fix = "pass the SQL text, or make the question with this curator's sql(…)"
                 raise InvalidParameter("question", given, rule, fix=fix)
             total = compared_total(parsed, self.proposal.grid)
@@ -455,7 +457,7 @@ def _max_rows_per_unit(policy: Policy, tables: Sequence[str] | None) -> int:
     private_tables = {name: table for name, table in policy.tables.items() if not table.public}
     table_names = list(private_tables) if tables is None else [tables] if isinstance(tables, str) else list(tables)
     if not table_names or any(name not in private_tables for name in table_names):
-        raise InvalidParameter("tables", tables, f"a list of private tables, among {', '.join(private_tables)}")
+        raise InvalidParameter("tables", tables, f"a list of private tables: {', '.join(private_tables)}")
     return max(_unit_row_limit(private_tables[name]) for name in table_names)
 
 
@@ -480,8 +482,8 @@ def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     options = question.bounding_options
     laplace_options = [option for option in options if option.strategy.norm_order in (None, 1)]
     if not laplace_options:
-        rule = "one for Laplace noise, which sessions use"
-        raise InvalidParameter("strategy", options[0].strategy.value, rule, fix="leave the strategy out")
+        rule = "a strategy for Laplace noise, which sessions use"
+        raise InvalidParameter("strategy", options[0].strategy.value, rule, fix="leave strategy out of .limit(…)")
     bounded = min(
         laplace_options, key=lambda option: option.measures[0].sensitivity.linf * option.measures[0].unit_value
     )

@@ -104,7 +104,7 @@ class SurvivalProposal(RehearseAlias, StoredProposal):
     periods: TimePeriods
 
     def __repr__(self) -> str:
-        return f"<{self.question.text}: .explain() .error() .price() are free, .release() asks>"
+        return f"<{self.question.text}: .explain() .error() .price() are free, .release() spends>"
 
     @property
     def plan_key(self) -> PlanKey:
@@ -263,7 +263,7 @@ def propose_survival(context: Context, rows: RowSelection, source: SurvivalColum
     proposal = SurvivalProposal(context, question, source.time, source.event, source.by, periods)
     if len(proposal.groups) > MAX_CURVES:
         rule = f"a column with at most {MAX_CURVES} values, since each value gets a curve"
-        raise InvalidParameter("by", source.by, rule, fix="join values with CASE in a SELECT, or leave out by")
+        raise InvalidParameter("by", source.by, rule, fix='merge values with CASE in a SELECT, or leave out "by"')
     return proposal
 
 
@@ -292,7 +292,7 @@ def _declared_periods(source: SurvivalColumns, time: Domain) -> TimePeriods:
         raise InvalidParameter(
             "time",
             source.time,
-            "a column of numbers with declared bounds: periods come from the policy, never from the rows",
+            "a column of numbers with declared bounds, because periods come from the policy, never from the rows",
             fix=f'declare {source.time} = {{ type = "integer", bounds = [0, 60] }} in the policy',
         )
     low, high = (Fraction(str(end)) if not isinstance(end, Fraction) else end for end in time.bounds)
@@ -301,11 +301,13 @@ def _declared_periods(source: SurvivalColumns, time: Domain) -> TimePeriods:
     if source.every is not None:
         every = exact(source.every, "every", POSITIVE)
     if whole and every.denominator != 1:
-        raise InvalidParameter("every", source.every, f"a whole number, because {source.time} has whole numbers")
+        raise InvalidParameter(
+            "every", source.every, f"a whole number, because the values of '{source.time}' are whole numbers"
+        )
     periods = TimePeriods(low, high, every, whole)
     if periods.count > MAX_PERIODS:
         least = (high - low) / MAX_PERIODS
-        rule = f"large enough that there are at most {MAX_PERIODS} periods: noise adds up over them"
+        rule = f"large enough for at most {MAX_PERIODS} periods, because noise adds up over them"
         raise InvalidParameter("every", format_exact(every), rule, fix=f"write every={math.ceil(least) or 1}")
     return periods
 
@@ -320,11 +322,11 @@ def _require_event_sql(source: SurvivalColumns, event: Domain) -> str:
             else "leave out event_is"
         )
         raise InvalidParameter("event", source.event, "a boolean column, or one with declared values", fix=fix)
-    listed = {key_text(value): value for value in event.values}
-    if source.event_is is None or source.event_is not in listed:
-        rule = f"the value that marks the event: one of {', '.join(listed)}"
+    value_by_text = {key_text(value): value for value in event.values}
+    if source.event_is is None or source.event_is not in value_by_text:
+        rule = f"one of {', '.join(map(repr, value_by_text))}"
         raise InvalidParameter("event_is", source.event_is, rule)
-    return f"{quoted(source.event)} = {literal_sql(listed[source.event_is], event.type)}"
+    return f"{quoted(source.event)} = {literal_sql(value_by_text[source.event_is], event.type)}"
 
 
 def _require_one_row(source: str, question: Question) -> None:
@@ -335,5 +337,5 @@ def _require_one_row(source: str, question: Question) -> None:
     raise Unsupported(
         "several-rows-of-a-unit",
         f"a survival curve counts each unit once, but {source} allows {most:,} rows per unit",
-        fix="declare max_rows = 1 in the policy, or give a SELECT with one row per unit: GROUP BY its id",
+        fix="declare max_rows = 1 in the policy, or give a SELECT that groups by the id of the unit",
     )

@@ -238,9 +238,9 @@ class SynthesisProposal(RehearseAlias, StoredProposal):
         if self.cell_plan is None or not self.cell_plan.bought:
             return ()
         cells = [f"{private.fine.name}: {private.words}" for private in self.cell_plan.bought.values()]
-        shown = "; ".join(cells[:_MAX_SHOWN]) + (f"; and {len(cells) - _MAX_SHOWN} more" * (len(cells) > _MAX_SHOWN))
+        texts = "; ".join(cells[:_MAX_TEXTS]) + (f"; and {len(cells) - _MAX_TEXTS} more" * (len(cells) > _MAX_TEXTS))
         share = _cells_price_share_text(self.cell_plan)
-        return (PlanStep("cells", shown, f"{share} of the price; values within them are drawn evenly"),)
+        return (PlanStep("cells", texts, f"{share} of the price; values within them are drawn evenly"),)
 
     @property
     def _explain_implications(self) -> tuple[PlanStep, ...]:
@@ -502,8 +502,8 @@ class SynthesisProposal(RehearseAlias, StoredProposal):
         first_round = self._first_round_amounts(setting, setting.cell_amount * len(bought_cells))
         state = SynthesisState(setting)
         releasing.dry_run(next(state.count_rows()))
-        for place, private in bought_cells.items():
-            releasing.dry_run(private.step(setting.reading, place, setting.cell_amount, setting.currency)[0])
+        for column_index, private in bought_cells.items():
+            releasing.dry_run(private.step(setting.reading, column_index, setting.cell_amount, setting.currency)[0])
         setting.currency.noise(first_round.measurement, CellCounts(setting.reading, (0,)).sensitivity)
         if self.method != "independent":
             next(state.choose({(0,): 1}, first_round.choice, float))
@@ -542,7 +542,7 @@ def _cells_price_share_text(plan: CellPlan) -> str:
     return str(share) if share.numerator == 1 else format_percent(share)
 
 
-_MAX_SHOWN = 20
+_MAX_TEXTS = 20
 """The number of columns that an explanation lists with their bought cells."""
 _ADD_REMOVE = Neighbours.ADD_REMOVE
 _REASON = "every selection and every measurement is charged as a step of its own; the model and its rows are free"
@@ -609,16 +609,15 @@ def _target_index(
     if spec.target is None:
         return None
     if spec.method != "aim":
-        fix = 'leave method out, or target: method="aim" is the one that measures its pairs first'
-        raise InvalidParameter("target", spec.target, f"left out with the method {spec.method}", fix=fix)
+        fix = 'leave out target, or write method="aim", which measures the pairs of the target first'
+        raise InvalidParameter("target", spec.target, f"left out with method={spec.method!r}", fix=fix)
     names, sizes = [attribute.name for attribute in attributes], [attribute.size for attribute in attributes]
     if spec.target not in names or len(names) < 2:
-        raise InvalidParameter(
-            "target", spec.target, f"a column of the model, which needs two columns or more: {', '.join(names)}"
-        )
+        rule = f"a column of a model with two or more columns ({', '.join(names)})"
+        raise InvalidParameter("target", spec.target, rule)
     target = names.index(spec.target)
     if predicted_cells((*pairs_with(target, len(sizes)), *fixed_sets), sizes) > sum(sizes) + max_cells:
-        rule = f"counting {spec.target} together with each other column needs more memory than the model is allowed"
+        rule = f"measuring {spec.target} together with every other column needs more memory than the model may use"
         fix = f'allow more memory, such as memory="4 GiB", or give {spec.target} coarser bins'
         raise Unsupported("too-many-cells", rule, fix=fix)
     return target
@@ -627,7 +626,7 @@ def _target_index(
 def _require_valid_options(spec: SynthesisOptions) -> None:
     if spec.one_row_per not in (None, "unit") or (spec.one_row_per is None) != (spec.order is None):
         fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
-        rule = '"unit" with an order, or left out without one'
+        rule = '"unit" if an order is given, and left out if not'
         raise InvalidParameter("one_row_per", spec.one_row_per, rule, fix=fix)
     if spec.method not in METHODS:
         raise InvalidParameter("method", spec.method, f"one of {', '.join(METHODS)}")

@@ -90,7 +90,7 @@ def code_select(
     context: Context, catalog: Catalog, spec: SynthesisOptions, cells: SelectedCells | None = None
 ) -> ModelColumns:
     if spec.where is not None or spec.order is not None:
-        rule, fix = "left out if the table is a SELECT", "write WHERE or QUALIFY in the SELECT"
+        rule, fix = "left out, because the table is a SELECT", "write WHERE or QUALIFY in the SELECT"
         raise InvalidParameter("where", spec.where, rule, fix=fix)
     tables = None if cells is None else cells.tables
     coded = propose_select_marginals(context, catalog, spec.table, spec.columns, spec.rows, tables)
@@ -122,9 +122,9 @@ def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> Mo
     )
     if table is None:
         return ModelColumns(coded)
-    place_of_name = {attribute.name: place for place, attribute in enumerate(coded.attributes)}
+    index_by_name = {attribute.name: index for index, attribute in enumerate(coded.attributes)}
     derived = tuple(
-        implied_column(table, name, place_of_name[by], mapping) for name, (by, mapping) in determined.items()
+        implied_column(table, name, index_by_name[by], mapping) for name, (by, mapping) in determined.items()
     )
     return ModelColumns(coded, derived, plan_cells(table, coded.attributes) if is_buying else None)
 

@@ -87,8 +87,8 @@ class SteppedRelease(Generic[A]):
         is_as_shown = (level, self.joint) == (answer.receipt.confidence, answer.receipt.joint)
         values = [] if is_as_shown else self._released_step_values(answer.receipt.hash)
         if values:
-            shown_as = replace(answer.receipt, confidence=level, joint=self.joint)
-            answer = self.rebuild(replace(answer, receipt=shown_as), values)
+            receipt = replace(answer.receipt, confidence=level, joint=self.joint)
+            answer = self.rebuild(replace(answer, receipt=receipt), values)
         require_same_ranges([answer.receipt], confidence, joint=self.joint)
         return replace(answer, receipt=repeated_receipt(answer.receipt, self.context))
 

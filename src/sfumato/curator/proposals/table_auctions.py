@@ -276,7 +276,9 @@ def _bid_table_and_column(policy: Policy, table: str | None, column: str | None)
             ", ".join(f"{policy_table.name}.{name}" for policy_table, name in numeric_columns) or "none is declared"
         )
         requested = ".".join("*" if part is None else part for part in (table, column))
-        raise InvalidParameter("column", requested, f"one of the numeric columns of private tables: {choices}")
+        is_known = any(column in policy_table.columns for policy_table in policy.tables.values())
+        rule = f"one of the numeric columns of private tables: {choices}"
+        raise InvalidParameter("column", requested, rule, fix="name one of these columns" if is_known else "")
     return matches[0]
 
 

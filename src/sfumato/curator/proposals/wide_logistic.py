@@ -120,7 +120,9 @@ class WideLogisticProposal(LogisticProposal):
             *explain_period_charges(self._context),
         )
         notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(noise.curve))
-        reason = "the curvature of so many columns has too many sums; this is fixed by the formula and the policy"
+        reason = (
+            "the curvature would need too many sums for so many columns; the formula and the policy alone decide this"
+        )
         return Explanation(self.question.text, str(assumed.price), operators, reason, notes)
 
     def price(
@@ -131,7 +133,12 @@ class WideLogisticProposal(LogisticProposal):
         confidence: Number = DEFAULT_CONFIDENCE,  # noqa: ARG002
     ) -> float:
         """Refuse to find a price for a width: the coefficients have no intervals."""
-        raise Unsupported("prediction-only", FOR_PREDICTION, fix="give epsilon and delta, or name fewer columns")
+        rule = (
+            "a price cannot be found for a given ±, because with so many columns the coefficients come from gradients "
+            "alone and have no ±"
+        )
+        fix = "choose the price yourself, for example epsilon=1 and delta=1e-9, or name fewer columns"
+        raise Unsupported("prediction-only", rule, fix=fix)
 
     def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
         """Return that no coefficient has a ±."""

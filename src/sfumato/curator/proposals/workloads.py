@@ -135,12 +135,12 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
     @property
     def default_delta(self) -> Fraction:
         """The δ that ``delta="default"`` accepts to find the groups of all questions; 0 if none is needed or left."""
-        return next((each.default_delta for each in self.questions.values() if each.discovered_keys), Fraction(0))
+        return next((part.default_delta for part in self.questions.values() if part.discovered_keys), Fraction(0))
 
     @property
     def assumed_delta(self) -> Fraction:
         """The δ that free calls assume where none is given."""
-        return next((each.assumed_delta for each in self.questions.values() if each.discovered_keys), Fraction(0))
+        return next((part.assumed_delta for part in self.questions.values() if part.discovered_keys), Fraction(0))
 
     @property
     def _warnings(self) -> tuple[str, ...]:
@@ -271,8 +271,8 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
         """The key of the questions with their names: what a request id stands for."""
 
         def hash_with_names(*keys: str) -> str:
-            named = zip(self.questions, keys, strict=True)
-            return digest("named-workload", *(f"{len(name)}:{name}{key}" for name, key in named))
+            names_and_keys = zip(self.questions, keys, strict=True)
+            return digest("named-workload", *(f"{len(name)}:{name}{key}" for name, key in names_and_keys))
 
         return PlanKey.combined((question.plan_key for question in self.questions.values()), hash_with_names)
 
@@ -318,7 +318,7 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
             raise Unsupported(
                 "nothing-measured",
                 "a workload needs at least one question that has a price",
-                fix="ask these questions separately: they are free",
+                fix="ask these questions one by one, which is free",
             )
         offers, budget = self._question_offers(weights, request), self._context.account.budget
         if within is not None:
@@ -349,17 +349,17 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
         """Return the weight of each measured question: the largest of those that ask the same."""
         for name in weights:
             if name not in self.questions:
-                raise InvalidParameter(
-                    "weights",
-                    name,
-                    f"a mapping to numbers from names of the workload's questions ({_join_names(self.questions)})",
-                )
+                raise self._unknown_name("weights", name)
         largest: dict[str, Fraction] = {}
         for name, question in self.questions.items():
-            weight = exact(weights.get(name, 1), f"the weight of {name}", POSITIVE)
+            weight = exact(weights.get(name, 1), f"the weight of {name!r}", POSITIVE)
             if not question.free:
                 largest[question.identity] = max(weight, largest.get(question.identity, weight))
         return largest
+
+    def _unknown_name(self, parameter: str, name: object) -> InvalidParameter:
+        rule = f"a mapping whose keys are names of questions, here {_join_names(self.questions)}"
+        return InvalidParameter(parameter, name, rule, fix="remove this key, or correct it")
 
     def _price_within(self, offers: list[BatchQuestionOffer], request: PriceRequest, within: Goals) -> PricedBatch:
         goals, delta = self._goals_by_identity(within), exact(request.delta, "delta")
@@ -379,11 +379,11 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
         self,
         request: PriceRequest,
         family: Family,
-        named_goal: tuple[str, Question, Any],
+        question_goal: tuple[str, Question, Any],
         cached_prices: dict[Any, Price],
     ) -> Price:
         """Return the least price of one question, cached for questions that differ only in which rows they count."""
-        name, question, goal = named_goal
+        name, question, goal = question_goal
         delta = exact(request.delta, "delta") / len(self.measured_questions)
 
         def price_of(amount: Fraction) -> Price:
@@ -406,11 +406,7 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
         if isinstance(within, Mapping):
             for name in within:
                 if name not in self.questions:
-                    raise InvalidParameter(
-                        "within",
-                        name,
-                        f"a mapping to numbers from names of the workload's questions ({_join_names(self.questions)})",
-                    )
+                    raise self._unknown_name("within", name)
         for name, question in self.questions.items():
             if not question.free and not (isinstance(within, Mapping) and name not in within):
                 goal = within[name] if isinstance(within, Mapping) else within
@@ -421,10 +417,10 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
         if missing:
             verb = "has" if len(missing) == 1 else "have"
             fix = (
-                f"give a half-width for each of them too, as in {missing[0]}=NUMBER; means and selected values have "
-                "none: ask for those in a separate workload, at an epsilon"
+                f"add a half-width for each, such as {missing[0]!r}: 50; for means and selected values there is none: "
+                "release them in a separate workload at an epsilon"
             )
-            rule = f"given for every question: {_join_names(missing)} {verb} none"
+            rule = f"given for every question, but {_join_names(missing)} {verb} none"
             raise InvalidParameter("within", within, rule, fix=fix)
         return goals
 
@@ -564,7 +560,7 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
 
     def __repr__(self) -> str:
         questions = count_with_noun(len(self), "question")
-        return f"<WorkloadProposal of {questions}: .explain() .error() .price() are free, .release() asks>"
+        return f"<workload of {questions}: .explain() .error() .price() are free, .release() spends>"
 
 
 @dataclass(frozen=True)
@@ -600,7 +596,7 @@ def propose_workload(
         if isinstance(questions, Mapping)
         else {f"q{number}": question for number, question in enumerate(questions, 1)}
     )
-    _require_named_questions(questions_by_name)
+    _require_question_names(questions_by_name)
     parsed = {}
     for number, (name, question) in enumerate(questions_by_name.items(), 1):
         question_text = question.text if isinstance(question, Question) else question
@@ -616,9 +612,9 @@ def _require_workload_question(context: Context, ask: Callable[[str], Any], sour
         raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE separately: both are free")
     if question.query.combined is not None:
         rule = "a question that combines several SELECTs cannot be part of a workload: it is already a batch"
-        raise Unsupported("combined", rule, fix="ask that question by itself, or list its SELECTs one by one")
+        raise Unsupported("combined", rule, fix="release that question by itself, or list its SELECTs one by one")
     if not question.belongs_to(context):
-        rule = "made by the curator that answers them"
+        rule = "made by the curator that runs the workload"
         raise InvalidParameter("questions", question.text, rule, fix="make every question with this curator's sql(…)")
     question.bounding_options  # noqa: B018  refuse now, by name
     return question
@@ -632,12 +628,12 @@ def _read_file(file: str | os.PathLike[str]) -> str:
         raise InvalidParameter(
             "questions",
             str(file),
-            "a list, a mapping from names to SQL, or the path of a readable file in UTF-8",
+            "a list, a mapping from names to SQL, or the path of a readable UTF-8 file",
             fix='give a list, such as ["SELECT COUNT(*) FROM …"], or the path of a .sql file',
         ) from None
 
 
-def _require_named_questions(questions: Mapping[str, Any]) -> None:
+def _require_question_names(questions: Mapping[str, Any]) -> None:
     if not 0 < len(questions) <= MAX_QUESTIONS:
         rule = f"a workload needs at least one question and at most {MAX_QUESTIONS:,}"
         raise Unsupported(
@@ -648,7 +644,10 @@ def _require_named_questions(questions: Mapping[str, Any]) -> None:
     for name in questions:
         if not isinstance(name, str) or not name.strip():
             raise InvalidParameter(
-                "questions", name, "a mapping whose keys are non-empty strings", fix="name each question, such as q1"
+                "questions",
+                name,
+                "a mapping whose keys are strings and not blank",
+                fix='name each question: {"q1": "SELECT …"}',
             )
 
 
@@ -693,7 +692,8 @@ def _naming_question_in_errors(name: str) -> Any:
 
 
 def _join_names(names: Any) -> str:
-    return shorten(", ".join(names), 200)
+    text = ", ".join(shorten(name) for name in names)
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def _join_distinct(texts: Iterator[str]) -> str:

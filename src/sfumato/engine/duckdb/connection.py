@@ -109,8 +109,8 @@ class Sources:
             raise InvalidParameter(
                 "table",
                 table,
-                "public: counting rows of a private table is never free",
-                fix="name a public table",
+                "a public table, because counting the rows of a private one is never free",
+                fix="pass the name of a public table",
             )
         key = (table, tuple(columns))
         if key not in self._multiplicities:
@@ -309,8 +309,8 @@ class Sources:
 
     def _copy_into_engine(self, table: Table, source: memory.MemoryTable) -> OpenedRelation:
         """Copy the columns in use into a table of the engine, so that later changes to the original have no effect."""
-        named_columns = {*table.columns, *table.lists, *_id_columns(table, self.policy)}
-        folded_names = set(map(fold_name, named_columns if table.has_columns else source.names))
+        policy_columns = {*table.columns, *table.lists, *_id_columns(table, self.policy)}
+        folded_names = set(map(fold_name, policy_columns if table.has_columns else source.names))
         positions = [i for i, column in enumerate(source.names) if fold_name(column) in folded_names]
         if not positions:
             return OpenedRelation("", ())
@@ -377,13 +377,13 @@ class Sources:
 
     def _read_cells(self, table: Table, columns: Mapping[str, Domain]) -> tuple[str, dict[str, Cell]]:
         """Return the source of a table with the cells of its columns, read by the rules of those that have any."""
-        from sfumato.engine.duckdb.ruled_scans import RuledCell, source_and_ruled_cells
-
         relation = self._relations[table.name]
         cells = {column: relation.find_column(column, f"tables.{table.name}.columns.{column}") for column in columns}
         rules = self.policy.cell_rules(table.name)
         if not rules:
             return relation.sql, cells
+        from sfumato.engine.duckdb.ruled_scans import RuledCell, source_and_ruled_cells
+
         ruled = [RuledCell(cells[column], columns[column], rules[column]) for column in rules]
         source, read = source_and_ruled_cells(relation.sql, [name for name, _ in relation.columns], ruled)
         return source, cells | dict(zip(rules, read, strict=True))
@@ -502,7 +502,9 @@ def _id_columns(table: Table, policy: Policy) -> set[str]:
     """Return the columns that identify the owners of rows: the table's own id, and the keys that other tables reach it
     by.
     """
-    columns = {each.id.key for each in policy.tables.values() if isinstance(each.id, Via) and each.id.via == table.name}
+    columns = {
+        child.id.key for child in policy.tables.values() if isinstance(child.id, Via) and child.id.via == table.name
+    }
     columns |= {table.id.on} if isinstance(table.id, Via) else {table.id} if table.id else set()
     return columns
 

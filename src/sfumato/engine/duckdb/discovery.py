@@ -14,10 +14,10 @@ from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.quick_dataclass import dataclass
 
-MAX_LISTED_VALUES = 10_000
+MAX_DECLARED_VALUES = 10_000
 """Columns with more distinct values get bounds instead of a list."""
 
-_CERTAINLY_TOO_MANY = 2 * MAX_LISTED_VALUES
+_CERTAINLY_TOO_MANY = 2 * MAX_DECLARED_VALUES
 """Distinct values are counted with an error of about 10 %: twice the limit is certainly too many."""
 
 Run = Callable[[str], list[tuple[Any, ...]]]
@@ -98,9 +98,11 @@ def _domains_of_stacked(sql_type: Type, columns: int, parsed_rows: str, run: Run
     has too many distinct values, so they are listed in the same statement.
     """
     statistics = ", ".join(statistic.format("r") for statistic in _STATISTICS)
-    listed = _DISTINCT_VALUES if is_short else "NULL"
+    distinct_values_sql = _DISTINCT_VALUES if is_short else "NULL"
     spreads, values = {}, {}
-    for i, distinct_values, *spread in run(f"SELECT i, {listed}, {statistics} FROM {parsed_rows} GROUP BY i"):
+    for i, distinct_values, *spread in run(
+        f"SELECT i, {distinct_values_sql}, {statistics} FROM {parsed_rows} GROUP BY i"
+    ):
         spreads[i], values[i] = _ColumnStatistics(*spread), distinct_values
     few = [] if is_short else [str(i) for i, spread in spreads.items() if spread.distinct <= _CERTAINLY_TOO_MANY]
     if few:
@@ -142,8 +144,8 @@ def _types_by_shape(columns: Iterable[Cell], source: str, run: Run) -> list[_Mat
     )
     cells = list(columns)
     rows = run(f"SELECT i, count(v), {counts} FROM {_stack_columns(cells, source)} GROUP BY i")
-    found = {i: (cell_count, shape_counts) for i, cell_count, *shape_counts in rows}
-    return [_possible_types(*found.get(i, (0, [0] * len(_SHAPES)))) for i in range(1, 1 + len(cells))]
+    counts_by_column = {i: (cell_count, shape_counts) for i, cell_count, *shape_counts in rows}
+    return [_possible_types(*counts_by_column.get(i, (0, [0] * len(_SHAPES)))) for i in range(1, 1 + len(cells))]
 
 
 def _possible_types(cell_count: int, shape_counts: Sequence[int]) -> _Match:
@@ -159,8 +161,8 @@ def _matching_columns(
     matches: dict[str, _Match] = {}
     for likely in dict.fromkeys(candidates for _, candidates in possible.values() if candidates):
         same_candidates = [column for column, (_, candidates) in possible.items() if candidates == likely]
-        found = _matching_types(map(columns.__getitem__, same_candidates), likely, source, run)
-        matches |= zip(same_candidates, found, strict=True)
+        column_matches = _matching_types(map(columns.__getitem__, same_candidates), likely, source, run)
+        matches |= zip(same_candidates, column_matches, strict=True)
     return matches
 
 
@@ -249,7 +251,7 @@ def _column_statistics(kinds: Mapping[str, Type], source: str, run: Run) -> dict
 def _discovered_domain(sql_type: Type, statistics: _ColumnStatistics, values: Sequence[Any]) -> Domain:
     present = [value for value in values if value is not None]
     try:
-        if 1 <= len(present) <= MAX_LISTED_VALUES:
+        if 1 <= len(present) <= MAX_DECLARED_VALUES:
             return Domain(sql_type, values=tuple(sorted(present)), nullable=statistics.missing)
     except InvalidParameter:
         pass  # a value that cannot be declared, such as one too large: the range may still be valid

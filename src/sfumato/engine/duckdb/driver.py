@@ -7,30 +7,20 @@ from threading import Event, Lock, Thread, get_ident
 from typing import TYPE_CHECKING, Any, Self, cast
 from weakref import ReferenceType, ref
 
-from sfumato.engine import arrays
-from sfumato.engine.arrays import ROW_READINGS, as_statement_parameter, exact_keys, totals_from_rows
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.lowering import reading_statements
-from sfumato.engine.lowering.reading_statements import local_statement
 from sfumato.engine.lowering.relational_form import CleanTable, StagedSelect
 from sfumato.engine.protocols import StatelessReading
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
-from sfumato.engine.spellings.generator import Generator
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.catalog import catalog_table
-from sfumato.plan.keys import KeySpan
-from sfumato.plan.nodes import table_names
-from sfumato.plan.readings.cell_rows import CellRows
-from sfumato.plan.readings.dense_readings import Marginals, MatchedValueReading, ValueCounts
-from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # opening a policy reads nothing: what statements are made of is imported by the first of them
     from sfumato.engine.protocols import DataIdentity, OpenReading
     from sfumato.plan.bounding import BoundedPlan
     from sfumato.plan.catalog import Catalog
     from sfumato.plan.keys import ValueCombinations
     from sfumato.plan.nodes import GroupValues
-    from sfumato.plan.readings.total_readings import PlanReading
+    from sfumato.plan.readings.total_readings import E, PlanReading
     from sfumato.plan.values.expressions import Expression
     from sfumato.policy import Policy, Value
 
@@ -75,12 +65,14 @@ class StatementReader:
         return cast("E", converted)
 
     def _read_arrays(self, reading: PlanReading[E], text: str) -> object:
+        from sfumato.engine.arrays import ARRAY_READERS, ROW_READINGS, STREAM_READERS, totals_from_rows
+
         if isinstance(reading, ROW_READINGS):
             return totals_from_rows(self.sources.run(text), reading)
-        if type(reading) in _STREAM_READERS:
-            to_arrays, batch_rows = _STREAM_READERS[type(reading)]
+        if type(reading) in STREAM_READERS:
+            to_arrays, batch_rows = STREAM_READERS[type(reading)]
             return self.sources.stream(text, batch_rows(reading), lambda rows: to_arrays(rows, reading))
-        return _ARRAY_READERS[type(reading)](self.sources.arrow(text), reading)
+        return ARRAY_READERS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: PlanReading[E], sampling_key: int) -> str:
         """Render the statement of a reading, and cache the last one of group totals.
@@ -88,6 +80,9 @@ class StatementReader:
         Totals of the same rows are often read again, and a statement that does not contain the key's digits is the same
         for every key, any other for the same key. One over a sample of units contains a part of them.
         """
+        from sfumato.engine.lowering.reading_statements import local_statement
+        from sfumato.plan.readings.total_readings import GroupTotals
+
         is_cacheable = isinstance(reading, GroupTotals) and reading.bounded.sample is None
         scans = self._copy_names(reading) if is_cacheable else ()
         if is_cacheable and self._last_totals is not None:
@@ -103,6 +98,8 @@ class StatementReader:
         """Write a statement in which each scan stands once, however often it is read: DuckDB takes a millisecond to
         parse a kilobyte. It is planned as if it stood at every place.
         """
+        from sfumato.engine.spellings.generator import Generator
+
         names: dict[str, str] = {}
 
         def name_scan(table: CleanTable) -> str:
@@ -162,21 +159,28 @@ class DuckDB(StatementReader):
 
     def _public_values(self, table: str, expression: Expression, condition: Expression | None) -> list[Value | None]:
         """Evaluate an expression on the rows of a public table that meet a condition."""
+        from sfumato.engine.arrays import exact_keys
+        from sfumato.engine.lowering.reading_statements import public_values_statement
+
         if self.sources.max_rows_per_value(table, ()) > MAX_PUBLIC_ROWS:  # this refuses a private table
             rule = f"a subquery can read a public table of at most {MAX_PUBLIC_ROWS:,} rows"
             raise Unsupported("public-subquery", rule, fix="join the public table in FROM instead")
-        text = self._render(reading_statements.public_values_statement(table, expression, condition))
+        text = self._render(public_values_statement(table, expression, condition))
         rows = self._within_time_limit(lambda: self.sources.run(text))
         return [value for (value,) in exact_keys(rows, [expression.domain.type])]
 
     def values(self, world: ValueCombinations) -> Sequence[GroupValues]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""
+        from sfumato.engine.arrays import as_statement_parameter, exact_keys
+        from sfumato.engine.lowering.reading_statements import distinct_results_statement
+        from sfumato.plan.keys import KeySpan
+
         lists = [
             [as_statement_parameter(value) for value in keys]
             for _, _, keys in world.choices
             if not isinstance(keys, KeySpan)
         ]
-        text = self._render(reading_statements.distinct_results_statement(world))
+        text = self._render(distinct_results_statement(world))
         rows = self._within_time_limit(lambda: self.sources.run(text, lists))
         return exact_keys(rows, [expression.domain.type for expression in world.expressions])
 
@@ -264,12 +268,16 @@ class DuckDBSnapshot(StatementReader):
 
     def _uncopied_tables(self, reading: PlanReading[E]) -> list[str]:
         """List the tables of a reading that have no copy yet."""
+        from sfumato.plan.nodes import table_names
+
         return [table for table in table_names(reading.bounded.plan.source) if table not in self._copies]
 
     def _scan(self, table: CleanTable) -> str:
         return self._copies.get(table.name) or super()._scan(table)
 
     def _copy_names(self, reading: PlanReading[E]) -> tuple[str | None, ...]:
+        from sfumato.plan.nodes import table_names
+
         return tuple(self._copies.get(table) for table in table_names(reading.bounded.plan.source))
 
     def _check_unchanged(self) -> None:
@@ -290,16 +298,3 @@ class DuckDBSnapshot(StatementReader):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-_ARRAY_READERS: dict[type, Callable[[Any, Any], object]] = {
-    DiscoveredTotals: arrays.discovered_groups_from_arrow,
-}
-"""Converts a statement's rows to arrays. Rows of declared groups are few and are converted directly."""
-_STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], Callable[[Any], int]]] = {
-    ValueCounts: (arrays.values_from_rows, lambda _: arrays.BATCH),
-    Marginals: (arrays.marginals_from_batches, arrays.keyed_batch_rows),
-    CellRows: (arrays.cell_rows_from_batches, arrays.keyed_batch_rows),
-    MatchedValueReading: (arrays.matched_value_counts, lambda _: arrays.BATCH),
-}
-"""Readings whose rows are streamed: the converter, and the number of rows per batch."""

@@ -120,18 +120,14 @@ def inferred_types(source: Path, relation: str | None = None, nulls: Collection[
         sniffed = dict(list(texts.items())[:_SNIFFED_COLUMNS])
         if not sniffed:
             return kinds
-        present = ", ".join(f"{_null_if_listed(cell.sql, nulls)} AS {cell.sql}" for cell in sniffed.values())
+        present = ", ".join(f"{_without_null_texts(cell.sql, nulls)} AS {cell.sql}" for cell in sniffed.values())
         execute(f"CREATE TABLE sniffed AS SELECT {present} FROM {opened.sql} LIMIT {_SNIFFED_ROWS}")
         kinds |= discovery.inferred_types(sniffed, "sniffed", execute)
         return kinds | _simpler_types(sniffed, kinds, execute) | _leading_zero_columns(sniffed, kinds, execute)
 
 
-def _null_if_listed(sql: str, listed_texts: Collection[str]) -> str:
-    return (
-        f"CASE WHEN trim({sql}, ' ') IN ({literal_list(listed_texts)}) THEN NULL ELSE {sql} END"
-        if listed_texts
-        else sql
-    )
+def _without_null_texts(sql: str, null_texts: Collection[str]) -> str:
+    return f"CASE WHEN trim({sql}, ' ') IN ({literal_list(null_texts)}) THEN NULL ELSE {sql} END" if null_texts else sql
 
 
 def _simpler_types(

@@ -26,6 +26,8 @@ _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 COPIES_ENDING = ".copies"
 """The ending of the folder in which a policy's copies of private tables are."""
+RELATIVE_TO_POLICY = ", which is relative to the policy file"
+"""What follows "check the path" where a path stands in a policy."""
 Stamp = tuple[str, int, int, int]
 """A file's path, size, modification time in ns, and inode."""
 
@@ -65,15 +67,13 @@ def find_files(source: Path, policy_path: str) -> Files:
         stamps = ()
     if not stamps:
         if source.parent.name.endswith(COPIES_ENDING):
-            rule = "there is no such file: it was a copy made by sfumato init, which sfumato forget removes"
-            fix = "move the policy away, and run sfumato init on the original file; the ledger stays"
+            rule = "there is no such file: it was a copy that sfumato init made, and sfumato forget removes such copies"
+            fix = "rename the policy file, then run sfumato init on the original data file; the ledger is kept"
             raise InvalidPolicy(rule, place=policy_path, fix=fix)
-        raise InvalidPolicy(
-            "there is no such file", place=policy_path, fix="check the path: it is relative to the policy file"
-        )
+        raise InvalidPolicy("there is no such file", place=policy_path, fix=f"check the path{RELATIVE_TO_POLICY}")
     if kind != "duckdb" and any(letter in path for path, *_ in stamps for letter in "*?["):
         raise InvalidPolicy(
-            "the path of a file may not contain *, ? or [: DuckDB reads them as a pattern",
+            "the path of a file may not contain the characters '*', '?' and '[', which DuckDB reads as a pattern",
             place=policy_path,
             fix="rename the file or folder",
         )
@@ -101,10 +101,10 @@ def _file_stamp(path: str) -> Stamp:
 def _is_readable(path: str) -> bool:
     """Return whether the file can be opened now, which its permissions alone do not show."""
     try:
-        with open(path, "rb"):
-            return True
+        os.close(os.open(path, os.O_RDONLY))
     except OSError:
         return False
+    return True
 
 
 def digest(*parts: object) -> str:
@@ -140,7 +140,7 @@ def csv_header(path: str, policy_path: str) -> list[str]:
             raise InvalidPolicy(
                 f"a CSV file must use commas as separators; this header uses {separators}",
                 place=policy_path,
-                fix="write the file again with commas, and with decimal points",
+                fix="save the file with commas between cells and points in decimal numbers",
             )
     return names
 
@@ -157,8 +157,8 @@ def count_csv_records(files: Files, policy_path: str) -> int:
     counts = [_count_well_quoted_lines(path) for path in files.paths]
     if not all(well_quoted for _, well_quoted in counts):
         raise InvalidPolicy(
-            "each record of a CSV file must be one line: quotes enclose a whole cell, are doubled inside it, and close "
-            "on the same line",
+            "each record of a CSV file must be one line: a quote may only open or close a whole cell, a quote inside "
+            "a quoted cell must be doubled, and the closing quote must be on the same line",
             place=policy_path,
             fix="correct the line that sfumato check (without --public) shows, or write the table as Parquet, where "
             "texts may span lines",

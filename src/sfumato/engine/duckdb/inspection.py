@@ -21,7 +21,7 @@ from sfumato.engine.duckdb import memory
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.discovery import inferred_types, type_from_stored_type
 from sfumato.engine.duckdb.file_inspection import schema
-from sfumato.engine.duckdb.files import find_files, first_misquoted_line
+from sfumato.engine.duckdb.files import RELATIVE_TO_POLICY, find_files, first_misquoted_line
 from sfumato.engine.duckdb.scan import UNIT, Cell, TableScan, clean_cell, convert_cell
 from sfumato.engine.protocols import Inspection
 from sfumato.engine.sources.clean_cells import fold_name
@@ -63,8 +63,8 @@ class DuckDBInspector:
     def inspect(self, table: str) -> Inspection:
         return inspect_table(self._sources, table)
 
-    def lost_texts(self, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
-        return lost_texts(self._sources, table, column, listed_texts)
+    def lost_texts(self, table: str, column: str, extra_texts: Collection[str]) -> Mapping[str, int]:
+        return lost_texts(self._sources, table, column, extra_texts)
 
     def __enter__(self) -> Self:
         return self
@@ -111,16 +111,16 @@ def inspect_table(sources: Sources, table: str) -> Inspection:
     return inspection_from_counts(figures, list(scan.columns), keys, has_unit_ids=scan.owner is not None)
 
 
-def lost_texts(sources: Sources, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
-    """Count the most frequent texts of a column that are read as NULL, or are listed."""
+def lost_texts(sources: Sources, table: str, column: str, extra_texts: Collection[str]) -> Mapping[str, int]:
+    """Count the most frequent texts of a column that are read as NULL, or are among ``extra_texts``."""
     scan = sources.table_scan(table)
     cell, domain, choices = scan.columns[column]
     if cell.stored_text is None:
         return {}
-    shown = f"CASE WHEN strlen({cell.stored_text}) <= {LONGEST} THEN {cell.stored_text} END"
+    short_text = f"CASE WHEN strlen({cell.stored_text}) <= {LONGEST} THEN {cell.stored_text} END"
     clean = clean_cell(cell, domain, choices)
-    columns = f"{scan.is_owned_condition} AS k, {clean} AS v, {shown} AS t, {cell.is_present} AS m"
-    condition = lost_text_condition_sql(DuckDBSpelling(), InspectedCell("v", "v", "m", None, text="t"), listed_texts)
+    columns = f"{scan.is_owned_condition} AS k, {clean} AS v, {short_text} AS t, {cell.is_present} AS m"
+    condition = lost_text_condition_sql(DuckDBSpelling(), InspectedCell("v", "v", "m", None, text="t"), extra_texts)
     statement = f"SELECT t, count(*) FROM (SELECT {columns} FROM {scan.source}) WHERE k AND {condition}"
     return dict(sources.run(f"{statement} GROUP BY t ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"))
 
@@ -247,9 +247,9 @@ def _texts_table(name: str, texts: Mapping[str, int], declarations: Sequence[Dec
 
     cells = pa.array(list(texts), pa.string())
     numbers = {_COUNT: pa.array(texts.values(), pa.int64()), _POSITION: pa.array(range(len(texts)), pa.int64())}
-    columns: dict[str, Any] = {each: {"type": "integer"} for each in numbers}
+    columns: dict[str, Any] = {column: {"type": "integer"} for column in numbers}
     columns |= {f"c{index}": declaration for index, declaration in enumerate(declarations)}
-    rows = pa.table({**numbers, **{each: cells for each in columns if each not in numbers}})
+    rows = pa.table({**numbers, **{column: cells for column in columns if column not in numbers}})
     return Table(name, InMemory(rows), columns, id="row")
 
 
@@ -277,7 +277,8 @@ def paired_tables(one: Any, other: Any) -> PairedTables:
         raise InvalidPolicy(
             "the two tables have no column in common, so they cannot be compared",
             place="the columns of both tables",
-            fix=f"use the same names: the first has {_abbreviate(names[0])}; the second has {_abbreviate(names[1])}",
+            fix=f"use the same column names; the first table has {_abbreviate(names[0])}; the second has "
+            f"{_abbreviate(names[1])}",
         )
     columns = {column: Domain(Type.TEXT) for column in shared}
     tables = [Table(f"table {number}", source, columns, id="row") for number, source in ((1, one), (2, other))]
@@ -296,7 +297,7 @@ def _column_names(source: Any, policy_path: str) -> list[str]:
     try:
         return list(schema(Path(source)))
     except InvalidPolicy as error:
-        fix = error.fix.replace(": it is relative to the policy file", "")
+        fix = error.fix.removesuffix(RELATIVE_TO_POLICY)
         raise InvalidPolicy(error.rule, place=str(source), fix=fix) from None
 
 

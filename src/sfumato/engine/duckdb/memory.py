@@ -63,7 +63,9 @@ def to_arrow(source: MemoryTable, positions: Sequence[int], policy_path: str) ->
 
 def unreadable_table_refusal(policy_path: str) -> InvalidPolicy:
     return InvalidPolicy(
-        "DuckDB cannot store a column of this table", place=policy_path, fix="use plain numbers, texts, dates and times"
+        "DuckDB cannot store a column of this table",
+        place=policy_path,
+        fix="convert the column to numbers, texts, dates or times",
     )
 
 

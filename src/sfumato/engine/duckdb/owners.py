@@ -39,7 +39,7 @@ from sfumato.policy.domains import is_name
 from sfumato.quick_dataclass import dataclass
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
-_MAX_LISTED_TABLES = 20
+_MAX_TABLES_IN_MESSAGE = 20
 
 # One line is one record (checked by files.checked_lines), and one thread reads them: several would guess where lines
 # begin. A short record is padded with NULL, a long one is truncated, and one that is not UTF-8 where it is read, or
@@ -159,11 +159,13 @@ def database_relation(
     attach(table_files, alias, policy_path, execute)
     if not isinstance(table.source, DatabaseTable):
         names = tables_in(alias, execute)
-        candidates = ", ".join(names[:_MAX_LISTED_TABLES]) + (", …" if len(names) > _MAX_LISTED_TABLES else "")
+        candidates = ", ".join(names[:_MAX_TABLES_IN_MESSAGE]) + (", …" if len(names) > _MAX_TABLES_IN_MESSAGE else "")
         raise InvalidPolicy(
             "a database file can contain several tables, so the policy must name one",
             place=f"tables.{table.name}.relation",
-            fix=f'write relation = "<table>" with one of {candidates}' if names else "create a table in it first",
+            fix=f'write relation = "<table>" with one of {candidates}'
+            if names
+            else "create a table in the database first",
         )
     sql = ".".join(quote_identifier(part) for part in (alias, *table.source.relation.split(".")))
     try:
@@ -265,7 +267,7 @@ class RowOwners:
         """Return how ids are converted to the one type that all tables of the population use."""
         if self.policy.id_type is not None:
             return _ID_READERS[self.policy.id_type]
-        own_cell = self._find_cell(table, table.id, "id")
+        id_cell = self._find_cell(table, table.id, "id")
         tables = [
             member for member in self.policy.tables.values() if not member.public and not isinstance(member.id, Via)
         ]
@@ -276,14 +278,14 @@ class RowOwners:
         other, cell = next(
             (member, cell)
             for member, cell in zip(tables, cells, strict=True)
-            if _common_id_reader((own_cell, cell)) is None
+            if _common_id_reader((id_cell, cell)) is None
         )
         raise InvalidPolicy(
-            f"all tables must store ids in one type: those of {table.name} are {own_cell.stored_type}, those of "
-            f"{other.name} are {cell.stored_type}",
+            f"ids must have one type in all tables, but they are {id_cell.stored_type} in {table.name} and "
+            f"{cell.stored_type} in {other.name}",
             place=f"tables.{table.name}.id",
-            fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 the same id, and id_type = "text" '
-            "two ids; rows whose id is not of that type are dropped",
+            fix='declare id_type = "integer" in [unit], which makes 007 and 7 one id, or id_type = "text", '
+            "which makes them two; rows whose id is not of that type are dropped",
         )
 
     def _period_sql(self, table: Table) -> str | None:

@@ -58,20 +58,24 @@ def source_and_ruled_cells(source: str, names: Iterable[str], cells: Sequence[Ru
     ``names`` are the columns of the source; added ones have other names.
     """
     prefix = _free_prefix(names)
-    texts = [f"{each.text} AS {prefix}t{index}" for index, each in enumerate(cells) if each.text is not None]
-    texts += [f"{each.cell.text.sql} AS {prefix}w{index}" for index, each in enumerate(cells) if each.is_rewritten_text]
+    texts = [f"{ruled.text} AS {prefix}t{index}" for index, ruled in enumerate(cells) if ruled.text is not None]
+    texts += [
+        f"{ruled.cell.text.sql} AS {prefix}w{index}" for index, ruled in enumerate(cells) if ruled.is_rewritten_text
+    ]
     base = f"(SELECT {', '.join(['*', *texts])} FROM {source})"
     rows = RowLowering({}, f"{prefix}x")
     columns = tuple(
-        column for index, each in enumerate(cells) for column in _rewritten_columns(rows, each, prefix, index)
+        column for index, ruled in enumerate(cells) for column in _rewritten_columns(rows, ruled, prefix, index)
     )
     read = Generator(DuckDBSpelling(), lambda _: base).select(
         Select(columns, with_shared_columns(CleanTable("source"), rows), all_columns=True)  # type: ignore[arg-type]
     )
-    results = [_RuledColumns(each, prefix, index) for index, each in enumerate(cells)]
-    nulls = ", ".join(f"{each.null_test_sql} AS {each.is_null}" for each in results)
-    added = ", ".join(f"{sql} AS {name}" for each in results for name, sql in each.columns.items())
-    return f"(SELECT *, {added} FROM (SELECT *, {nulls} FROM ({read})))", [each.cell for each in results]
+    results = [_RuledColumns(ruled, prefix, index) for index, ruled in enumerate(cells)]
+    nulls = ", ".join(f"{ruled_columns.null_test_sql} AS {ruled_columns.is_null}" for ruled_columns in results)
+    added = ", ".join(f"{sql} AS {name}" for ruled_columns in results for name, sql in ruled_columns.columns.items())
+    return f"(SELECT *, {added} FROM (SELECT *, {nulls} FROM ({read})))", [
+        ruled_columns.cell for ruled_columns in results
+    ]
 
 
 def _free_prefix(names: Iterable[str]) -> str:
@@ -136,9 +140,9 @@ class _RuledColumns:
         values = rules.null_values(kind)
         value = clean_cell(self._cell_before_nulls, Domain(kind))
         tests += [f"{value} IN ({literal_list(values)})"] if values else []
-        known = [f"coalesce({test}, FALSE)" for test in tests]
-        known += [] if rules.possible is None else [self._is_impossible_sql(value, rules.possible)]
-        return f"({' OR '.join(known) or 'FALSE'})"
+        null_tests = [f"coalesce({test}, FALSE)" for test in tests]
+        null_tests += [] if rules.possible is None else [self._is_impossible_sql(value, rules.possible)]
+        return f"({' OR '.join(null_tests) or 'FALSE'})"
 
     def _is_impossible_sql(self, value: str, ends: Any) -> str:
         """Return the SQL of whether a number or a time, however large, is not surely between these ends."""

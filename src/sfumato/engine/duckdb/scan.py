@@ -235,7 +235,7 @@ def clean_cell(cell: Cell, domain: Domain, choices: str | None = None) -> str:
             cell, domain, f"CAST(TRY_CAST({convert_cell(cell, domain.type)} AS {choices}) AS VARCHAR)"
         )
     if domain.values is not None:
-        return _with_declared_other(cell, domain, _listed_value(cell, domain, choices))
+        return _with_declared_other(cell, domain, _declared_value(cell, domain, choices))
     if domain.type is Type.TEXT:
         text, max_length = cell.text.sql, domain.max_letters
         # bytes bound the characters: DuckDB tests equal cells once, but truncates cell by cell
@@ -264,16 +264,16 @@ def clean_items(cell: Cell, column: ListColumn, choices: str | None = None) -> s
     return f"list_transform(list_slice({cell.sql}, 1, {column.max_items}), lambda {cell.item.sql}: {clean_item})"
 
 
-def _listed_value(cell: Cell, domain: Domain, choices: str | None) -> str:
+def _declared_value(cell: Cell, domain: Domain, choices: str | None) -> str:
     """Return the SQL of a cell that has one of the declared values, NULL for any other."""
     if choices is None:
-        return _convert(cell, domain.type, lambda reading: _null_unless_listed(reading, domain))
+        return _convert(cell, domain.type, lambda reading: _null_unless_declared(reading, domain))
     # A join computes its key for every row, so the key is the whole conversion, not the branch of one grammar.
     value = _convert(cell, domain.type, lambda reading: _bounded(reading, domain.type, None))
     return f"CASE WHEN {value} IN (SELECT v FROM {choices}) THEN {value} END"
 
 
-def _null_unless_listed(cell: Cell, domain: Domain) -> str:
+def _null_unless_declared(cell: Cell, domain: Domain) -> str:
     value = _bounded(cell, domain.type, None)
     if value == _NULL:
         return _NULL

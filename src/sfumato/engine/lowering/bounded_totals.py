@@ -264,7 +264,7 @@ def clamp_to_64_bits(total: Scalar) -> Scalar:
 
 def _coordinate_bits(bounded_plan: BoundedPlan) -> list[int]:
     """Return, for each coordinate, the power of two by which a step is divided when contributions are added up."""
-    return [max(0, each.bits) for each in bounded_plan.measures for _ in range(each.coordinates)]
+    return [max(0, measure.bits) for measure in bounded_plan.measures for _ in range(measure.coordinates)]
 
 
 # The five boundings
@@ -285,7 +285,7 @@ def _reweight_rows(bounded_plan: BoundedPlan, rows: CountedRows) -> StagedSelect
     if not rows.cells:
         return _add_limited_rows(bounded_plan, rows, heavy, "n" * len(weighted), weighted)
     whole = _whole_values(bounded_plan, rows)
-    excess = [sum_of_group(apply(ScalarFunction.SUBTRACT, *each)) for each in zip(weighted, whole, strict=True)]
+    excess = [sum_of_group(apply(ScalarFunction.SUBTRACT, *operands)) for operands in zip(weighted, whole, strict=True)]
     beyond = _rows_beyond_limit(rows, (*unrenamed_columns(rows.values, "r"), ("n", Reference("n", "h"))))
     return _correct_totals(bounded_plan, rows, (heavy,), Select(tuple(zip(rows.values, excess, strict=True)), beyond))
 
@@ -323,8 +323,8 @@ def _add_limited_rows(
     )
     is_whole = [apply(ScalarFunction.IS_NULL, Reference(column)) for column in unit_columns]
     counted = [
-        apply(ScalarFunction.CASE, *each)
-        for each in zip(is_whole, _whole_values(bounded_plan, rows), limited, strict=True)
+        apply(ScalarFunction.CASE, *operands)
+        for operands in zip(is_whole, _whole_values(bounded_plan, rows), limited, strict=True)
     ]
     totals = ((name, or_zero(sum_of_group(value))) for name, value in zip(rows.values, counted, strict=True))
     return StagedSelect((heavy,), Select((*unrenamed_columns(rows.keys), *totals), joined, group_by=rows.keys))
@@ -349,7 +349,9 @@ def _is_within_limits(bounded_plan: BoundedPlan) -> bool:
     allowed_rows = limits.rows
     if bounded_plan.strategy is not Strategy.REWEIGHT:
         allowed_rows = min(limits.total, limits.rows_per_group)
-    if bounded_plan.strategy is Strategy.SAMPLE or any(each.measure.once_per_unit for each in bounded_plan.measures):
+    if bounded_plan.strategy is Strategy.SAMPLE or any(
+        bounded_measure.measure.once_per_unit for bounded_measure in bounded_plan.measures
+    ):
         allowed_rows = min(allowed_rows, limits.groups)
     return max_rows is not None and max_rows <= allowed_rows
 
@@ -593,7 +595,7 @@ def _sampled_totals(
     bounded_plan: BoundedPlan, rows: CountedRows, sampling_key: int, *, by_threshold: bool = False
 ) -> StagedSelect:
     """Count every row as it is, less the rows of units beyond a limit that are not sampled."""
-    limits = SampleLimits.of(bounded_plan, rows)
+    limits = SampleLimits.for_rows(bounded_plan, rows)
     if by_threshold and has_group_codes(rows) and limits.max_spread_rows and (limits.groups or 0) < MAX_LEAST:
         return _sampled_by_threshold(bounded_plan, rows, limits, limits.max_spread_rows, sampling_key)
     heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded_plan, rows, sampling_key)
@@ -630,10 +632,10 @@ def _sample_discovered(
     heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded_plan, rows, sampling_key)
     *total_names, holder = rows.values
     by_all = replace(rows, values=tuple(total_names), maximal=rows.maximal - {holder})
-    by_found = replace(rows, keys=tuple(discovered_keys), values=(holder,), maximal=frozenset({holder}))
+    by_discovered = replace(rows, keys=tuple(discovered_keys), values=(holder,), maximal=frozenset({holder}))
     null_keys = dict(zip(rows.keys, (Constant(None, kind) for kind in rows.kinds), strict=True))
     members = []
-    for part in (by_all, by_found) if total_names else (by_found,):
+    for part in (by_all, by_discovered) if total_names else (by_discovered,):
         available = {*part.keys, *part.values}
         columns = ((name, Reference(name) if name in available else null) for name, null in null_keys.items())
         totals = ((name, Reference(name) if name in available else Constant(0, Wide.INTEGER)) for name in rows.values)
@@ -647,7 +649,7 @@ def _heavy_units_ranks_and_sample(
     bounded_plan: BoundedPlan, rows: CountedRows, sampling_key: int
 ) -> tuple[tuple[str, Select], Select, Scalar]:
     """Return the stage of units beyond a limit, their rows with their ranks, and the predicate of the sampled rows."""
-    limits = SampleLimits.of(bounded_plan, rows)
+    limits = SampleLimits.for_rows(bounded_plan, rows)
     columns_read = dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values))
     seed = unrenamed_columns(SEED_COLUMNS[:1], "h")
     row_ranks = rank_columns(rows, limits.groups is not None)
@@ -657,7 +659,7 @@ def _heavy_units_ranks_and_sample(
 
 def _heavy_units(rows: CountedRows, limits: SampleLimits, sampling_key: int) -> tuple[str, Select]:
     """Select the units with more rows than are surely within every limit, with their seeds."""
-    light_rows = min(each for each in (limits.rows, limits.groups, limits.rows_per_group) if each is not None)
+    light_rows = min(limit for limit in (limits.rows, limits.groups, limits.rows_per_group) if limit is not None)
     name, heavy_units = _units_beyond_limit(rows, light_rows)
     return name, with_seeds(heavy_units, sampling_key)
 

@@ -58,22 +58,24 @@ def columns_read_by_predicates(
     bounded_plan: BoundedPlan, columns: Mapping[expressions.Reference, Scalar], values: Sequence[Scalar]
 ) -> Cells:
     """List the columns that the predicates of many counts read; none if there are few counts, or may be many cells."""
-    measures = [each.measure for each in bounded_plan.measures]
+    measures = [bounded_measure.measure for bounded_measure in bounded_plan.measures]
     if (
         bounded_plan.plan.keys
         or len(measures) < MIN_COUNTS
-        or any(each.value or each.once_per_unit for each in measures)
+        or any(measure.value or measure.once_per_unit for measure in measures)
     ):
         return ()
     declared, domains, cell_count = bounded_plan.bounding_node.input.columns, {}, 1
-    for reference in dict.fromkeys(one for each in measures if each.where for one in expressions.columns(each.where)):
+    for reference in dict.fromkeys(
+        one for measure in measures if measure.where for one in expressions.columns(measure.where)
+    ):
         domain, scalar = declared[reference], columns.get(reference)  # type: ignore[index]
         distinct_values = _distinct_values(domain)
         if not isinstance(scalar, Reference) or distinct_values is None:
             return ()
         cell_count *= distinct_values + 1  # NULL is one more
         domains[scalar] = domain
-    references_read = {each for value in values for each in _references(value)}
+    references_read = {column_reference for value in values for column_reference in _references(value)}
     return tuple(domains.items()) if cell_count <= MAX_CELLS and references_read <= set(domains) else ()
 
 
@@ -156,7 +158,7 @@ def _substitute(scalar: Scalar, columns: Mapping[Reference, Scalar]) -> Scalar:
     if isinstance(scalar, Reference):
         return columns[scalar]
     if isinstance(scalar, Apply):
-        return replace(scalar, arguments=tuple(_substitute(each, columns) for each in scalar.arguments))
+        return replace(scalar, arguments=tuple(_substitute(argument, columns) for argument in scalar.arguments))
     return scalar
 
 
@@ -216,19 +218,27 @@ def counted_rows(bounded_plan: BoundedPlan, relations: RelationLowering) -> Coun
         for key, declared_key in zip(keys, plan.keys, strict=True)
         if not declared_key.domain.nullable
     ]
-    for factor in shared_factors(each.measure.value for each in bounded_plan.measures if isinstance(each.measure, Sum)):
+    for factor in shared_factors(
+        bounded_measure.measure.value
+        for bounded_measure in bounded_plan.measures
+        if isinstance(bounded_measure.measure, Sum)
+    ):
         lowering.share(factor)
     values = [_lower_contributions(measure, lowering, source.proven) for measure in bounded_plan.measures]
     value_columns = [
         (f"v{index}", value) for index, value in enumerate(value for contributions in values for value in contributions)
     ]
     key_columns = tuple((f"k{index}", key) for index, key in enumerate(keys))
-    maximal = [each.measure.once_per_unit for each in bounded_plan.measures for _ in range(each.coordinates)]
+    maximal = [
+        bounded_measure.measure.once_per_unit
+        for bounded_measure in bounded_plan.measures
+        for _ in range(bounded_measure.coordinates)
+    ]
     select = source.select_columns((*(unrenamed_columns("u") if unit else ()), *key_columns, *value_columns), tests)
     return CountedRows(
         select,
         tuple(name for name, _ in key_columns),
-        tuple(each.domain.type for each in plan.keys),
+        tuple(declared_key.domain.type for declared_key in plan.keys),
         tuple(name for name, _ in value_columns),
         frozenset(name for name, value in value_columns if value == integer_constant(1)),
         frozenset(name for (name, _), once_per_unit in zip(value_columns, maximal, strict=True) if once_per_unit),
@@ -301,7 +311,7 @@ def round_totals(bounded_plan: BoundedPlan, rows: CountedRows, totals: StagedSel
     """Round each total released in several steps to the nearest unit, halves up: one that moves by whole units moves by
     as many (``bounding``, rounded totals).
     """
-    units = [1 << max(0, -each.bits) for each in bounded_plan.measures for _ in range(each.coordinates)]
+    units = [1 << max(0, -measure.bits) for measure in bounded_plan.measures for _ in range(measure.coordinates)]
     if max(units) == 1:
         return totals
     coordinates = zip(rows.values, units, strict=True)

@@ -67,7 +67,7 @@ def sum_of_group(scalar: Scalar) -> Scalar:
 def max_unit_totals(bounded_plan: BoundedPlan) -> list[int]:
     """Return, for each value, the largest total that a unit has in any table."""
     max_rows = MAX_ROWS * nodes.max_rows_per_private_row(bounded_plan.plan.source)
-    return [max_rows * each.size for each in bounded_plan.measures for _ in range(each.coordinates)]
+    return [max_rows * measure.size for measure in bounded_plan.measures for _ in range(measure.coordinates)]
 
 
 def can_scale_rows_separately(bounded_plan: BoundedPlan, max_totals: Sequence[int]) -> bool:
@@ -79,8 +79,8 @@ def can_scale_rows_separately(bounded_plan: BoundedPlan, max_totals: Sequence[in
         bounded_plan.strategy is Strategy.CLIP_L1
         and limits.rows_per_group >= limits.total
         and max(max_totals) <= MAX_UNIT_TOTAL
-        and not any(each.measure.once_per_unit for each in bounded_plan.measures)
-        and all(0 in (each.row_contribution_bounds or ()) for each in bounded_plan.measures)
+        and not any(bounded_measure.measure.once_per_unit for bounded_measure in bounded_plan.measures)
+        and all(0 in (measure.row_contribution_bounds or ()) for measure in bounded_plan.measures)
     )
 
 
@@ -90,7 +90,7 @@ def max_squared_rows_of(bounded_plan: BoundedPlan, scaling: Sequence[ClipScaling
     """
     if bounded_plan.strategy is not Strategy.CLIP_L2 or bounded_plan.limits.total > _MAX_SQUARED_ROWS:
         return None
-    if any(each.measure.once_per_unit for each in bounded_plan.measures):
+    if any(bounded_measure.measure.once_per_unit for bounded_measure in bounded_plan.measures):
         return None
     return min(part.max_squared_rows for part in scaling)
 
@@ -131,7 +131,7 @@ class ClipScaling:
     @classmethod
     def for_measure(cls, bounded_plan: BoundedPlan, number: int) -> ClipScaling:
         measure = bounded_plan.measures[number]
-        index = sum(each.coordinates for each in bounded_plan.measures[:number])
+        index = sum(earlier_measure.coordinates for earlier_measure in bounded_plan.measures[:number])
         coordinates = tuple(f"v{index + offset}" for offset in range(measure.coordinates))
         limits = bounded_plan.limits.for_measure(measure.measure)
         per_group, total = limits.rows_per_group, limits.total

@@ -115,11 +115,11 @@ def _month_start(months: Scalar) -> Scalar:
 def _lower_make_date(call: Application) -> Scalar:
     """Write the three numbers as a date is written, where each has as many digits, and parse what is one."""
     digits = []
-    for place, (width, high) in enumerate(((4, 9999), (2, 12), (2, 31))):
-        number = call.shared_argument(place)
+    for position, (width, high) in enumerate(((4, 9999), (2, 12), (2, 31))):
+        number = call.shared_argument(position)
         inside = apply(ScalarFunction.BETWEEN, number, integer_constant(1), integer_constant(high))
-        known = call.rows.compute_once(case(inside, number, otherwise=null_constant(Type.INTEGER)))
-        digits.append(_fixed_width_digits(known, width, 0))
+        valid_number = call.rows.compute_once(case(inside, number, otherwise=null_constant(Type.INTEGER)))
+        digits.append(_fixed_width_digits(valid_number, width, 0))
     dash = Constant("-", Type.TEXT)
     text = call.rows.compute_once(apply(ScalarFunction.JOIN, digits[0], dash, digits[1], dash, digits[2]))
     is_date = apply(ScalarFunction.MATCHES, text, detail=(GRAMMARS[Type.DATE],))
@@ -199,11 +199,13 @@ def iso_text(rows: RowScope, text: Scalar, formats: Sequence[str]) -> Scalar:
     """Write a date or time as ISO does, by the first format under which its day exists; NULL where none fits."""
     is_short = apply(ScalarFunction.AT_MOST, apply(ScalarFunction.LENGTH, text), integer_constant(MAX_DATE_LETTERS))
     short = rows.compute_once(apply(ScalarFunction.CASE, is_short, text, null_constant(Type.TEXT)))
-    candidates = [_iso_of_format(rows, short, parse_format(each)) for each in formats]
+    candidates = [_iso_of_format(rows, short, parse_format(date_format)) for date_format in formats]
     if len(candidates) == 1:
         return candidates[0]
     shared = [rows.compute_once(candidate) for candidate in candidates]
-    pairs = [scalar for each in shared for scalar in (_matches_test(each, GRAMMARS[Type.TIMESTAMP]), each)]
+    pairs = [
+        scalar for candidate in shared for scalar in (_matches_test(candidate, GRAMMARS[Type.TIMESTAMP]), candidate)
+    ]
     return apply(ScalarFunction.CASE, *pairs, null_constant(Type.TEXT))
 
 

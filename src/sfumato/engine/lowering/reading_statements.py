@@ -142,13 +142,13 @@ def require_few_rows(reading: PlanReading[Any]) -> None:
     if isinstance(reading, CellRows) and reading.cell_count > MAX_CELLS:
         rule = f"a server can add up at most {MAX_CELLS:,} cells for one model or score"
         count = f"the marginals of these columns have {reading.cell_count:,}"
-        fix = "name fewer columns, sets of fewer columns, or bins with fewer cells"
+        fix = "name fewer columns, sets of fewer columns, or coarser bins"
         raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
     cell_count = max(map(_max_sent_rows, server_readings(reading)))
     if cell_count > MAX_SENT_ROWS:
-        rule = f"a server can send at most {MAX_SENT_ROWS:,} cells, or pairs of a group and a step of a value, at once"
-        count = f"this question has up to {cell_count:,}"
-        raise Unsupported("too-many-cells", f"{rule}; {count}", fix="name fewer columns, or ask for fewer groups")
+        rule = f"a server can send at most {MAX_SENT_ROWS:,} numbers at once"
+        count = f"this question needs up to {cell_count:,}"
+        raise Unsupported("too-many-cells", f"{rule}; {count}", fix="name fewer columns, or use fewer groups")
 
 
 def _max_sent_rows(reading: PlanReading[Any]) -> int:
@@ -236,23 +236,23 @@ def _count_equal_rows(values: StagedSelect) -> StagedSelect:
 def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable, groups: StagedSelect) -> StagedSelect:
     """Keep the rows whose discovered keys are among those of the groups that are asked for, which were released."""
     plan, result = reading.bounded.plan, groups.result
-    asked_keys = [
+    key_tests = [
         _is_null_or_one_of(
             Reference(f"k{index}"), plan.keys[index].domain.type, (group[index] for group in reading.groups)
         )
         for index in undeclared_key_indices(plan.keys, conditions_met_by_rows(plan.source))
     ]
-    if not asked_keys:
+    if not key_tests:
         return groups
     names = unrenamed_columns(name for name, _ in result.columns)
-    return replace(groups, result=Select(names, result, where=tuple(asked_keys)))
+    return replace(groups, result=Select(names, result, where=tuple(key_tests)))
 
 
 def _is_null_or_one_of(key: Scalar, sql_type: Type, values: Iterable[Value | None]) -> Scalar:
     """Test whether a key is one of these values, or NULL."""
     is_null = apply(ScalarFunction.IS_NULL, key)
-    listed = [Constant(value, sql_type) for value in dict.fromkeys(values) if value is not None]
-    return apply(ScalarFunction.OR, is_null, apply(ScalarFunction.IN, key, *listed)) if listed else is_null
+    constants = [Constant(value, sql_type) for value in dict.fromkeys(values) if value is not None]
+    return apply(ScalarFunction.OR, is_null, apply(ScalarFunction.IN, key, *constants)) if constants else is_null
 
 
 def server_key_types(reading: PlanReading[Any]) -> list[Type]:
@@ -269,7 +269,7 @@ def arrays_from_rows(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any])
         return totals_from_rows(list(rows), reading)
     kinds = server_key_types(reading)
     if isinstance(reading, DiscoveredTotals):
-        totals = sum(each.coordinates for each in reading.bounded.measures)
+        totals = sum(measure.coordinates for measure in reading.bounded.measures)
         return arrays.discovered_groups_from_arrow(_arrow_table(rows, kinds, totals), reading)
     if isinstance(reading, ValueCounts):
         return arrays.values_from_counts(_record_batches(rows, kinds, 2, arrays.BATCH), reading)
@@ -339,9 +339,9 @@ def as_arrow(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type], names: Sequ
 def public_values_statement(table: str, expression: Expression, condition: Expression | None) -> StagedSelect:
     """Read the value of an expression in each row of a public table that meets a condition."""
     read = (expression,) if condition is None else (expression, condition)
-    fields = list(dict.fromkeys(reference for each in read for reference in columns(each)))
+    fields = list(dict.fromkeys(reference for read_expression in read for reference in columns(read_expression)))
     lowering = RowLowering({reference: Reference(f"c{index}") for index, reference in enumerate(fields)})
-    results = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(read))
+    results = tuple((f"k{index}", lowering.lower(read_expression)) for index, read_expression in enumerate(read))
     cells = tuple((f"c{index}", Reference(str(field), "r")) for index, field in enumerate(fields))
     rows = Select(
         results, with_shared_columns(Select(cells or (("c", integer_constant(0)),), CleanTable(table)), lowering)

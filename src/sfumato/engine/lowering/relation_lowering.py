@@ -98,7 +98,7 @@ class RelationLowering:
     def lower_flat(self, relation: nodes.Relation, above: Iterable[Expression], *, unit: bool) -> FlatRows:
         """Lower a relation to rows with the columns that the expressions ``above`` read, and the unit if ``unit``."""
         chain, base = _split_chain(relation)
-        fields_read = _referenced_fields((*(each for node in chain for each in node.expressions), *above))
+        fields_read = _referenced_fields((*(expression for node in chain for expression in node.expressions), *above))
         lists = [node.items for node in chain if isinstance(node, nodes.Unnest)]
         names = {field: f"c{index}" for index, field in enumerate(dict.fromkeys((*fields_read, *lists)))}
         base_fields = {*base.columns, *lists}
@@ -122,7 +122,7 @@ class RelationLowering:
         """Lower a relation's rows to (u, c0, c1, …), in the order of the fields."""
         columns_read = [Column(field, relation.columns[field]) for field in fields]
         flat = self.lower_flat(relation, columns_read, unit=True)
-        lowered_columns = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(columns_read))
+        lowered_columns = tuple((f"c{index}", flat.lowering.lower(column)) for index, column in enumerate(columns_read))
         return flat.select_columns((*unrenamed_columns("u"), *lowered_columns))
 
     def lower_scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
@@ -152,15 +152,15 @@ class RelationLowering:
         ranks = (SEED_COLUMNS[0], seed[0]), ("t", mixed_rank(numbers, seed))
         beyond = Select((*columns, *ranks), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
         partition = Reference(SEED_COLUMNS[0]), Reference("u")
-        place = Rank(partition, (Reference("t"), *map(Reference, short_names)))
-        ranked = Select((*unrenamed_columns(("u", *short_names)), ("a", place)), beyond)
-        kept = Select(
+        row_rank = Rank(partition, (Reference("t"), *map(Reference, short_names)))
+        ranked = Select((*unrenamed_columns(("u", *short_names)), ("a", row_rank)), beyond)
+        sampled = Select(
             unrenamed_columns(("u", *short_names)),
             ranked,
             where=(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(base.rows)),),
         )
         return _rename_columns(
-            Select(unrenamed_columns(("u", *short_names)), RelationalUnion((within, kept))), names, unit
+            Select(unrenamed_columns(("u", *short_names)), RelationalUnion((within, sampled))), names, unit
         )
 
     def lower_per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
@@ -186,11 +186,11 @@ class RelationLowering:
         key_columns = tuple((f"k{index}", flat.lowering.lower(key)) for index, key in enumerate(keys))
         rows = flat.select_columns((*unrenamed_columns("u"), *key_columns, *unit_lowering.row_columns))
         ranked = Select(unit_lowering.rank_columns, rows, all_columns=True) if unit_lowering.rank_columns else rows
-        named_totals = tuple((name, total) for total, name in totals.items())
-        unit_rows = Select((*unrenamed_columns(grouped), *named_totals), ranked, group_by=grouped)
-        named_results = tuple((short_name, results_by_field[field]) for field, short_name in names.items())
+        total_columns = tuple((name, total) for total, name in totals.items())
+        unit_rows = Select((*unrenamed_columns(grouped), *total_columns), ranked, group_by=grouped)
+        result_columns = tuple((short_name, results_by_field[field]) for field, short_name in names.items())
         return Select(
-            (*(unrenamed_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), unit_rows
+            (*(unrenamed_columns("u") if unit else ()), *result_columns) or (("c", integer_constant(0)),), unit_rows
         )
 
     def lower_window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
@@ -213,11 +213,11 @@ class RelationLowering:
         rows = flat.select_columns((*unrenamed_columns("u"), *columns, *windows.unit.row_columns))
         for stage in windows.stages:
             rows = Select(stage, rows, all_columns=True)
-        named_results = tuple(
+        result_columns = tuple(
             (short_name, results_by_field.get(field, Reference(short_name))) for field, short_name in names.items()
         )
         return Select(
-            (*(unrenamed_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), rows
+            (*(unrenamed_columns("u") if unit else ()), *result_columns) or (("c", integer_constant(0)),), rows
         )
 
     def lower_unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
@@ -275,8 +275,8 @@ class RelationLowering:
         columns_read = [Column(field, relation.columns[field]) for field in names]
         flat = self.lower_flat(relation, (*match_keys, *columns_read), unit=True)
         lowered_columns = tuple(zip(names.values(), map(flat.lowering.lower, columns_read), strict=True))
-        named_keys = tuple((f"{letter}{index}", flat.lowering.lower(key)) for index, key in enumerate(match_keys))
-        return flat.select_columns((*unrenamed_columns("u"), *lowered_columns, *named_keys))
+        key_columns = tuple((f"{letter}{index}", flat.lowering.lower(key)) for index, key in enumerate(match_keys))
+        return flat.select_columns((*unrenamed_columns("u"), *lowered_columns, *key_columns))
 
     def lower_union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
         field_index = {field: index for index, field in enumerate(base.columns)}

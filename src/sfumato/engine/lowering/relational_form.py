@@ -228,7 +228,7 @@ class Rank:
 
     partition: tuple[Scalar, ...]
     order: tuple[Scalar | Ordered, ...]
-    place: RowNumber = RowNumber.ROW_NUMBER
+    numbering: RowNumber = RowNumber.ROW_NUMBER
 
 
 class WindowFrame(Enum):

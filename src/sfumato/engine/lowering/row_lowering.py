@@ -318,7 +318,8 @@ def _lower_concatenate(call: Application) -> Scalar:
     """Concatenate texts; NULLs are skipped."""
     empty = Constant("", Type.TEXT)
     return _truncate_text(
-        call, apply(ScalarFunction.JOIN, *(apply(ScalarFunction.COALESCE, each, empty) for each in call.arguments))
+        call,
+        apply(ScalarFunction.JOIN, *(apply(ScalarFunction.COALESCE, argument, empty) for argument in call.arguments)),
     )
 
 

@@ -107,10 +107,10 @@ def spread_rows(
     shares = [
         apply(
             ScalarFunction.DIVIDE_WHOLE,
-            apply(ScalarFunction.MULTIPLY, place, integer_constant(max_rows)),
+            apply(ScalarFunction.MULTIPLY, row_number, integer_constant(max_rows)),
             Reference("c"),
         )
-        for place in (Reference("p"), previous)
+        for row_number in (Reference("p"), previous)
     ]
     return counted, apply(ScalarFunction.AND, is_chosen, apply(ScalarFunction.GREATER, *shares))
 
@@ -132,8 +132,8 @@ def _is_number_of_listed_text(number: Scalar) -> bool:
     """Return whether a number is the place of a text in a list, from 1 on, or 0 for NULL."""
     if not isinstance(number, Apply) or number.operation is not ScalarFunction.COALESCE:
         return False
-    place = number.arguments[0]
-    return isinstance(place, Apply) and place.operation is ScalarFunction.ORDINAL
+    ordinal = number.arguments[0]
+    return isinstance(ordinal, Apply) and ordinal.operation is ScalarFunction.ORDINAL
 
 
 def _multiply_add(x: Scalar, factor: Scalar, summand: Scalar) -> Scalar:

@@ -58,7 +58,7 @@ class SampleLimits:
     rows: int | None
 
     @classmethod
-    def of(cls, bounded_plan: BoundedPlan, rows: CountedRows) -> SampleLimits:
+    def for_rows(cls, bounded_plan: BoundedPlan, rows: CountedRows) -> SampleLimits:
         limits = bounded_plan.limits
         return cls(
             limits.groups if rows.keys and limits.groups < limits.rows else None,
@@ -82,10 +82,10 @@ def rank_rows(rows: CountedRows, limits: SampleLimits, ranked: Select) -> tuple[
     max_groups, max_rows_per_group, max_rows = limits.groups, limits.rows_per_group, limits.rows
     within_limits: list[Scalar] = []
     unit = Reference(SEED_COLUMNS[0]), Reference("u")
-    keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.distinguishing_columns]
+    keys, values = [Reference(name) for name in rows.keys], [Reference(name) for name in rows.distinguishing_columns]
     places: list[tuple[str, Scalar]] = []
     if max_groups is not None:
-        places.append(("a", Rank(unit, (Reference("s"), *keys), place=RowNumber.DENSE_RANK)))
+        places.append(("a", Rank(unit, (Reference("s"), *keys), numbering=RowNumber.DENSE_RANK)))
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(max_groups)))
     if max_rows_per_group is not None:
         places.append(("b", Rank((*unit, *keys), (Reference("t"), *values))))
@@ -96,14 +96,14 @@ def rank_rows(rows: CountedRows, limits: SampleLimits, ranked: Select) -> tuple[
         order = (*keys, Reference("t"), *values)
         return spread_rows(ranked, all_of(within_limits), limits.max_spread_rows, unit, order)
     if max_rows is not None:
-        kept_first = (
+        within_first = (
             [apply(ScalarFunction.CASE, all_of(within_limits), integer_constant(0), integer_constant(1))]
             if within_limits
             else []
         )
         group_ranks = [Reference("s")] if max_groups is not None else []
-        place = Rank(unit, (*kept_first, Reference("t"), *group_ranks, *keys, *values))
-        ranked = Select((("d", place),), ranked, all_columns=True)
+        row_rank = Rank(unit, (*within_first, Reference("t"), *group_ranks, *keys, *values))
+        ranked = Select((("d", row_rank),), ranked, all_columns=True)
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("d"), integer_constant(max_rows)))
     return ranked, all_of(within_limits)
 
@@ -167,9 +167,9 @@ def threshold_stages(rows_with_codes: Select, max_groups: int, max_rows: int) ->
     count = min(max_rows + 1, MAX_LEAST)
     least = Select((*unrenamed_columns("u"), ("l", LeastValues(Reference("s"), count))), _ROWS, group_by=("u",))
     places = range(2, count + 1)
-    increases = tuple((f"d{place}", _is_greater(place)) for place in places)
+    increases = tuple((f"d{position}", _is_greater(position)) for position in places)
     compared = Select((*unrenamed_columns("ul"), *increases), least)
-    before = [_sum_of([Reference(f"d{place}") for place in range(2, last + 1)]) for last in places]
+    before = [_sum_of([Reference(f"d{position}") for position in range(2, last + 1)]) for last in places]
     is_chosen = [apply(ScalarFunction.LESS, number, integer_constant(max_groups)) for number in before]
     last_chosen = _sum_of(
         [integer_constant(1)]
@@ -186,7 +186,7 @@ def threshold_stages(rows_with_codes: Select, max_groups: int, max_rows: int) ->
 def _is_greater(index: int) -> Scalar:
     """Return 1 where the code at this place of the list is another than the one before, else 0."""
     element, previous = (
-        apply(ScalarFunction.ELEMENT, Reference("l"), integer_constant(each)) for each in (index, index - 1)
+        apply(ScalarFunction.ELEMENT, Reference("l"), integer_constant(position)) for position in (index, index - 1)
     )
     is_greater = apply(ScalarFunction.GREATER, element, previous)
     return apply(ScalarFunction.CASE, is_greater, integer_constant(1), integer_constant(0))

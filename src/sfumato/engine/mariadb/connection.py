@@ -177,7 +177,7 @@ def _connection_options(address: str, policy_path: str) -> dict[str, Any]:
     if host not in _LOCAL_HOSTS:
         if socket is not None:
             raise InvalidPolicy(
-                "this address names another host and also a socket, but a socket is always on this machine",
+                "this address names both another host and a socket, but a socket is always on this machine",
                 place=policy_path,
                 fix="leave out unix_socket, or write mariadb://user@localhost/database?unix_socket=…",
             )
@@ -212,7 +212,7 @@ _REFUSALS = {
         "set MYSQL_PWD, or write password=… under [client] in ~/.my.cnf",
     ),
     1698: ("the server does not allow this account to connect", "check the account and its authentication method"),
-    1044: ("this account may not use the database", "GRANT SELECT on its tables to the account"),
+    1044: ("this account may not use the database", "run GRANT SELECT on its tables to the account"),
     1049: ("there is no such database on the server", "name a database that exists"),
     1040: ("the server has no free connection", "close some sessions, or raise max_connections"),
     1203: ("the server has no free connection", "close some sessions, or raise max_user_connections"),

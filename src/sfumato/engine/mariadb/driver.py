@@ -73,7 +73,7 @@ class MariaDB(ServerEngine):
             raise InvalidPolicy(
                 f"the public table {table} holds a text with the character U+0000, which MariaDB cannot compare",
                 place=f"tables.{table}.source",
-                fix="leave that character out",
+                fix="remove that character from the table",
             )
 
     def look_up(self, table: str, run: Run) -> BaseTable:
@@ -83,7 +83,7 @@ class MariaDB(ServerEngine):
             column = relation.find(name, f"tables.{table}.id")
             if column.kind is Stored.REAL and self._policy.unit.period is not None and self._policy.id_type is None:
                 raise InvalidPolicy(
-                    "for a unit with a period, MariaDB compares ids as texts, and a double has no exact text form",
+                    "ids of a unit with a period cannot be DOUBLE, because MariaDB compares them as texts",
                     place=f"tables.{table}.id",
                     fix='declare id_type = "integer" in [unit], or store the ids as whole numbers or texts',
                 )
@@ -91,7 +91,7 @@ class MariaDB(ServerEngine):
                 raise InvalidPolicy(
                     f"ids on MariaDB must be numbers, or texts in a column of at most {MAX_ID_LETTERS} characters",
                     place=f"tables.{table}.id",
-                    fix=f"ALTER TABLE … MODIFY {name} VARCHAR({MAX_ID_LETTERS}), or shorter",
+                    fix=f"run ALTER TABLE … MODIFY {name} VARCHAR({MAX_ID_LETTERS}), or use a shorter type",
                 )
         for name, domain in policy.columns.items():
             policy_path = f"tables.{table}.columns.{name}"
@@ -128,7 +128,7 @@ class MariaDB(ServerEngine):
             raise Unsupported(
                 "engine-limits",
                 f"the statement for MariaDB is longer than the {max_packet:,} bytes that this server accepts",
-                fix="ask for less at once, join smaller public tables, or raise max_allowed_packet",
+                fix="use fewer columns or groups, join smaller public tables, or raise max_allowed_packet",
             )
         return rendered, carried
 
@@ -184,7 +184,7 @@ def _check_packet(max_packet: int, policy_path: str) -> None:
         raise InvalidPolicy(
             f"the server must accept statements of {_MIN_PACKET:,} bytes: its max_allowed_packet is {max_packet:,}",
             place=policy_path,
-            fix="SET GLOBAL max_allowed_packet = 16777216, and write it to the server's options file",
+            fix="run SET GLOBAL max_allowed_packet = 16777216, and write the setting to the server's options file",
         )
 
 

@@ -136,7 +136,7 @@ def _connection_options(address: str, policy_path: str) -> dict[str, Any]:
     hosts = [str(part) for part in (host, host_address) if part]
     if any("," in host for host in hosts):
         raise InvalidPolicy(
-            "a source must name one server: with several hosts, another may answer next time",
+            "a source must name one server, because with several hosts another may answer next time",
             place=policy_path,
             fix="name one host",
         )
@@ -150,8 +150,8 @@ def _connection_options(address: str, policy_path: str) -> dict[str, Any]:
         raise InvalidPolicy(
             "over a network the server's certificate must be verified",
             place=policy_path,
-            fix=f"write sslmode={_SSL_MODE} or leave it out, add sslrootcert=<file> for a certificate of your own, "
-            "and leave out gssencmode",
+            fix=f"write sslmode={_SSL_MODE} or leave out sslmode, add sslrootcert=<file> for a certificate of "
+            "your own, and leave out gssencmode",
         )
     if is_remote:
         options |= verified
@@ -159,7 +159,10 @@ def _connection_options(address: str, policy_path: str) -> dict[str, Any]:
 
 
 _REFUSALS = {
-    "28P01": ("the server did not accept the password", "set PGPASSWORD, or write the password into a password file"),
+    "28P01": (
+        "the server did not accept the password",
+        "set the environment variable PGPASSWORD, or write the password into the file ~/.pgpass",
+    ),
     "28000": ("the server does not allow this role to connect", "check the role and the server's pg_hba.conf"),
     "3D000": ("there is no such database on the server", "name a database that exists"),
     "53300": ("the server has no free connection", "close some sessions, or raise max_connections"),

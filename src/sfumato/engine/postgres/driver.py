@@ -63,7 +63,7 @@ def require_database_identity(run: Run) -> Database:
             "this role may not read the server's system identifier, which shows whether two addresses are the "
             "same server",
             place="tables",
-            fix="GRANT EXECUTE ON FUNCTION pg_control_system() to this role",
+            fix="run GRANT EXECUTE ON FUNCTION pg_control_system() TO this role",
         ) from None
 
 
@@ -170,13 +170,13 @@ class Postgres(ServerEngine):
             (relation.writable, "The role that reads this table may also change its rows: a read-only role is safer."),
             (
                 relation.is_view,
-                "This is a view: it must return the same rows at every read, and build each row from the rows of "
-                "one unit; this cannot be checked.",
+                "This view must return the same rows at every read, and build each row from the rows of one "
+                "unit, which cannot be checked.",
             ),
             (
                 relation.is_computed,
-                "Some of its columns are computed on read: they must not fail for any row, since a failure after "
-                "the charge would reveal that row; this cannot be checked.",
+                "Some of its columns are computed on read. They must not fail for any row, which cannot be "
+                "checked: a failure after the charge would reveal that row.",
             ),
         ]
 
@@ -237,7 +237,7 @@ def _proved_spelling(server: SessionPool, table: str) -> PostgresSpelling:
                 "this role may use so little space for temporary files that a large question could fail after it "
                 "was charged",
                 place=policy_path,
-                fix="ALTER ROLE … SET temp_file_limit = -1, or to 1GB or more",
+                fix="run ALTER ROLE … SET temp_file_limit = -1, or set it to '1GB' or more",
             )
     spellings = map(PostgresSpelling, _COLLATIONS)
     spelling = self_test.spelling_of_case(spellings, carried_scan, server.run) or PostgresSpelling()

@@ -273,9 +273,11 @@ def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -
         )
     if locked and not readable:
         raise InvalidPolicy(
-            "this role may not read the whole table, so it cannot lock it against changes while it reads",
+            "this role may not read the whole table, and only a role that may can lock the table against changes "
+            "while Sfumato reads it",
             place=policy_path,
-            fix="GRANT SELECT on the table, or on a view that shows some of its columns",
+            fix="grant the role SELECT on the whole table, or create a view of the columns that it may read, and name "
+            "the view here",
         )
     columns = tuple(_column(*row) for row in run(_COLUMNS_SQL, (oid,)))
     dependencies = run(_DEPENDENCIES_SQL, (oid,))

@@ -153,7 +153,7 @@ _TRUTHS_AND_REALS = (
 )
 """With the truths before them these are all nine pairs of what is true, false or NULL."""
 ROWS = tuple((*cells, *more) for cells, more in zip(_CELLS, _TRUTHS_AND_REALS, strict=True))
-ALL = tuple(dict(zip(KINDS, each, strict=True)) for each in ROWS)
+ALL = tuple(dict(zip(KINDS, row, strict=True)) for row in ROWS)
 
 
 @dataclass(frozen=True)

@@ -168,10 +168,10 @@ def _choice_cases() -> list[SpellingCase]:
     """Choose among values of which some are NULL."""
     b, a, i, n, d, e, y = map(column_reference, "baindey")
     day, text = Constant(dt.date(2000, 1, 3), Type.DATE), Constant("north", Type.TEXT)
-    listed_texts = tuple(sorted(("NORTH", "north", "Straße")))
-    code = apply(ScalarFunction.GROUP_CODE, column_reference("t"), detail=listed_texts)
+    coded_texts = tuple(sorted(("NORTH", "north", "Straße")))
+    code = apply(ScalarFunction.GROUP_CODE, column_reference("t"), detail=coded_texts)
     decoded = apply(ScalarFunction.CONVERT, code, detail=(Type.TEXT,))
-    ordinal = apply(ScalarFunction.ORDINAL, code, detail=listed_texts)
+    ordinal = apply(ScalarFunction.ORDINAL, code, detail=coded_texts)
     return [
         SpellingCase(
             "CASE",
@@ -187,16 +187,16 @@ def _choice_cases() -> list[SpellingCase]:
             "of texts", (column_reference("t"), text), lambda row: not_null(row["t"], "north"), lambda x: x.encode()
         ),
         case_of_columns(
-            "a code of a text",
-            apply(ScalarFunction.CASE, _is_one_of(*listed_texts), decoded),
+            "the conversion of a text to its number in a list, and back",
+            apply(ScalarFunction.CASE, _is_one_of(*coded_texts), decoded),
             ("t",),
-            lambda x: x if x in listed_texts else None,
+            lambda x: x if x in coded_texts else None,
         ),
         case_of_columns(
-            "the place of a code",
-            apply(ScalarFunction.CASE, _is_one_of(*listed_texts), ordinal),
+            "the position of a text in a list",
+            apply(ScalarFunction.CASE, _is_one_of(*coded_texts), ordinal),
             ("t",),
-            lambda x: listed_texts.index(x) + 1 if x in listed_texts else None,
+            lambda x: coded_texts.index(x) + 1 if x in coded_texts else None,
         ),
     ]
 

@@ -70,11 +70,11 @@ def declared() -> list[StatementCase]:
             ),
             ValueList(parameter, kind),
         )
-        for parameter, kind in enumerate(_LISTED_VALUES, len(KINDS) + 1)
+        for parameter, kind in enumerate(_PARAMETER_VALUES, len(KINDS) + 1)
     )
     rows = (
         (_as_text(x), parameter)
-        for parameter, values in enumerate(_LISTED_VALUES.values(), len(KINDS) + 1)
+        for parameter, values in enumerate(_PARAMETER_VALUES.values(), len(KINDS) + 1)
         for x in (*values, None)
     )
     all_lists = Select(
@@ -91,14 +91,14 @@ def declared() -> list[StatementCase]:
         )
         for name, kind, values in _SPANS
     )
-    return [StatementCase(("a list of values",), all_lists, tuple(rows), tuple(_LISTED_VALUES.values())), *spans]
+    return [StatementCase(("a list of values",), all_lists, tuple(rows), tuple(_PARAMETER_VALUES.values())), *spans]
 
 
 def _as_text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-_LISTED_VALUES: dict[Type, tuple[Any, ...]] = {
+_PARAMETER_VALUES: dict[Type, tuple[Any, ...]] = {
     Type.INTEGER: (2**62, -7, 0),
     Type.TEXT: ("north", "NORTH", "it's é😀 ", ""),
     Type.DATE: (dt.date(1, 1, 1), dt.date(9999, 12, 31)),
@@ -106,8 +106,8 @@ _LISTED_VALUES: dict[Type, tuple[Any, ...]] = {
 _EVE = dt.datetime(1999, 12, 31, 23)
 _SPANS: tuple[tuple[str, Type, tuple[Any, ...]], ...] = (
     ("whole numbers", Type.INTEGER, (-1, 0, 1)),
-    ("days", Type.DATE, tuple(_EVE.date() + dt.timedelta(each) for each in range(4))),
-    ("hours", Type.TIMESTAMP, tuple(_EVE + dt.timedelta(hours=each) for each in range(2))),
+    ("days", Type.DATE, tuple(_EVE.date() + dt.timedelta(days) for days in range(4))),
+    ("hours", Type.TIMESTAMP, tuple(_EVE + dt.timedelta(hours=hours) for hours in range(2))),
 )
 
 
@@ -296,7 +296,7 @@ def _join_cases() -> list[StatementCase]:
 def _exists_cases() -> list[StatementCase]:
     """Test whether another row names this one; some rows name NULL."""
     is_named = apply(ScalarFunction.EQUAL, column_reference("n"), Reference("j", "o"))
-    named_numbers = {row["j"] for row in ALL}
+    referenced_numbers = {row["j"] for row in ALL}
     is_other = apply(ScalarFunction.UNEQUAL, column_reference("n"), integer_constant(7))
     is_late = apply(ScalarFunction.AT_LEAST, column_reference("n"), integer_constant(8))
     either = Exists(StageReference("p"), "o", is_named), Exists(StageReference("p"), "o", is_other, negated=True)
@@ -308,7 +308,7 @@ def _exists_cases() -> list[StatementCase]:
                 StageReference("p"),
                 where=(Exists(StageReference("p"), "o", is_named, negated),),
             ),
-            tuple((str(row["n"]), row["n"]) for row in ALL if (row["n"] in named_numbers) is not negated),
+            tuple((str(row["n"]), row["n"]) for row in ALL if (row["n"] in referenced_numbers) is not negated),
         )
         for name, negated in (("EXISTS", False), ("NOT EXISTS", True))
     ] + [
@@ -320,7 +320,9 @@ def _exists_cases() -> list[StatementCase]:
                 where=(AnyOf((is_late, *either)),),
             ),
             tuple(
-                (str(row["n"]), row["n"]) for row in ALL if row["n"] >= 8 or row["n"] in named_numbers or row["n"] == 7
+                (str(row["n"]), row["n"])
+                for row in ALL
+                if row["n"] >= 8 or row["n"] in referenced_numbers or row["n"] == 7
             ),
         )
     ]

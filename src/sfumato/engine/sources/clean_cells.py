@@ -269,11 +269,11 @@ def find_column(columns: Sequence[tuple[str, T]], column: str, policy_path: str,
         return matches[0]
     if matches:
         raise InvalidPolicy(
-            f"the source has several columns named {column}", place=policy_path, fix="rename all but one of them"
+            f"the source has several columns named '{column}'", place=policy_path, fix="rename all but one of them"
         )
     close_names = get_close_matches(column, [stored_name for stored_name, _ in columns], 1)
     fix = f"did you mean {close_names[0]}?" if close_names else otherwise
-    raise InvalidPolicy(f"the source has no column {column}", place=policy_path, fix=fix)
+    raise InvalidPolicy(f"the source has no column '{column}'", place=policy_path, fix=fix)
 
 
 def has_rewriting_rules(rules: CellRules, sql_type: Type) -> bool:
@@ -291,13 +291,13 @@ def rewritten_text(rows: RowLowering, text: Scalar, rules: CellRules, sql_type: 
         return iso_text(rows, text, rules.format)
     if sql_type.numeric:
         return _number_text(text, rules)
-    return _truth_text(text, rules) if sql_type is Type.BOOLEAN else _listed_text(rows, text, rules)
+    return _truth_text(text, rules) if sql_type is Type.BOOLEAN else _replaced_text(rows, text, rules)
 
 
-def is_listed_test(text: Scalar, listed_texts: Iterable[str]) -> Scalar:
-    """Test whether a text is one of the listed ones, apart from the spaces around it."""
+def is_listed_test(text: Scalar, texts: Iterable[str]) -> Scalar:
+    """Test whether a text is one of these, apart from the spaces around it."""
     trimmed = apply(ScalarFunction.TRIM, text, detail=(" ", True, True))
-    return apply(ScalarFunction.IN, trimmed, *map(_text, listed_texts))
+    return apply(ScalarFunction.IN, trimmed, *map(_text, texts))
 
 
 def _text(value: str) -> Constant:
@@ -324,7 +324,7 @@ def _truth_text(text: Scalar, rules: CellRules) -> Scalar:
     return apply(ScalarFunction.CASE, *pairs, text)
 
 
-def _listed_text(rows: RowLowering, text: Scalar, rules: CellRules) -> Scalar:
+def _replaced_text(rows: RowLowering, text: Scalar, rules: CellRules) -> Scalar:
     """Trim a text, turn its letters and replace it, in this order; a target of ``map`` stays."""
     trimmed = rows.compute_once(apply(ScalarFunction.TRIM, text, detail=(" ", True, True))) if rules.trim else text
     folded = trimmed
@@ -340,5 +340,5 @@ def _listed_text(rows: RowLowering, text: Scalar, rules: CellRules) -> Scalar:
         for scalar in (apply(ScalarFunction.IN, folded, *map(_text, texts)), _text(target))
     ]
     turned = [target for target in sources if rules.fold(target) != target]
-    kept = [apply(ScalarFunction.IN, trimmed, *map(_text, turned)), trimmed] if turned else []
-    return apply(ScalarFunction.CASE, *kept, *pairs, folded) if pairs else folded
+    target_pair = [apply(ScalarFunction.IN, trimmed, *map(_text, turned)), trimmed] if turned else []
+    return apply(ScalarFunction.CASE, *target_pair, *pairs, folded) if pairs else folded

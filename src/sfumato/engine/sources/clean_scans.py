@@ -192,7 +192,7 @@ class CleanScans:
     cells: CellExpressions
     spelling: Spelling
 
-    def scan(self, table: str, named: Callable[[str], str] = str, only: Collection[str] | None = None) -> CleanScan:
+    def scan(self, table: str, rename: Callable[[str], str] = str, only: Collection[str] | None = None) -> CleanScan:
         """Select the declared columns, or ``only`` these, clean, and ``sf_unit`` when rows belong to units."""
         build, declared, rows = _ScanBuilder(self), self.policy.tables[table], RowLowering({})
         columns: dict[str, Scalar] = {}
@@ -205,8 +205,8 @@ class CleanScans:
                 columns[name] = build.clean(rows, build.declared_cell(table, name, declared.columns[name]))
             else:
                 columns[name] = build.items(declared, name, declared.lists[name])
-        named_columns = tuple((named(name), scalar) for name, scalar in columns.items())
-        return build.finish(build.with_units(declared, rows, named_columns or (("sf_row", integer_constant(0)),)))
+        renamed_columns = tuple((rename(name), scalar) for name, scalar in columns.items())
+        return build.finish(build.with_units(declared, rows, renamed_columns or (("sf_row", integer_constant(0)),)))
 
     def text(self, table: str, only: Collection[str] | None = None) -> str:
         """Write the scan of a table, or of ``only`` these of its columns, as a SELECT."""
@@ -257,12 +257,12 @@ class CleanScans:
         """Return the stored column of that name; raise if its type has no text that engines share."""
         return _require_shared_type(self._find_column(table, column, policy_path), column, policy_path)
 
-    def listed(self, table: str, column: str, policy_path: str) -> tuple[StoredColumn, StoredColumn]:
+    def stored_list(self, table: str, column: str, policy_path: str) -> tuple[StoredColumn, StoredColumn]:
         """Return the stored list column of that name, and the column of its items."""
         list_column = self._find_column(table, column, policy_path)
         if list_column.item is None:
             raise InvalidPolicy(
-                f"{column} is not a list in its source",
+                f"'{column}' is not a list in its source",
                 place=f"{policy_path}.most_items",
                 fix="remove most_items, or name an array column whose items have a built-in type",
             )
@@ -282,9 +282,9 @@ def _require_shared_type(stored: StoredColumn, column: str, policy_path: str) ->
     """Raise for a column whose type has no text that engines share."""
     if stored.kind is Stored.OTHER:
         raise InvalidPolicy(
-            f"{column} is stored as {stored.type_name}, a type that cannot be read",
+            f"'{column}' is stored as {stored.type_name}, a type that cannot be read",
             place=policy_path,
-            fix="convert it to a number, a text, a date or a time, in a view or in a new column",
+            fix="convert it to a number, a text, a date or a timestamp, in a view or in a new column",
         )
     return stored
 
@@ -348,7 +348,7 @@ class _ScanBuilder:
     def items(self, table: Table, name: str, declared: ListColumn) -> Scalar:
         """Select the first items of a list, each cleaned by itself."""
         policy_path = f"tables.{table.name}.columns.{name}"
-        column, item = self.scans.listed(table.name, name, policy_path)
+        column, item = self.scans.stored_list(table.name, name, policy_path)
         build, rows = _ScanBuilder(self.scans), RowLowering({})
         value = build.clean(rows, _DeclaredCell(table.name, item, declared.items, policy_path))
         clean = CleanItem(build._read.get(table.name, {}), value, rows)
@@ -431,23 +431,23 @@ class _ScanBuilder:
         if values or possible is not None:
             value = rows.compute_once(self._as_declared_type(rows, replace(cell, domain=Domain(kind))))
             tests += [apply(ScalarFunction.IN, value, *values)] if values else []
-        known: list[Scalar] = [apply(ScalarFunction.COALESCE, test, Constant(False, Type.BOOLEAN)) for test in tests]
+        nulls: list[Scalar] = [apply(ScalarFunction.COALESCE, test, Constant(False, Type.BOOLEAN)) for test in tests]
         if possible is not None:
             is_inside = apply(ScalarFunction.BETWEEN, value, *ends_of(Domain(kind, possible)))
             is_surely_inside = apply(ScalarFunction.COALESCE, is_inside, Constant(False, Type.BOOLEAN))
             is_there = not_null_test(rows.compute_once(self.limited(rows, cell)))  # a number or a time, however large
-            known.append(all_of([is_there, apply(ScalarFunction.NOT, is_surely_inside)]))
-        return rows.compute_once(apply(ScalarFunction.OR, *known) if len(known) > 1 else known[0]) if known else None
+            nulls.append(all_of([is_there, apply(ScalarFunction.NOT, is_surely_inside)]))
+        return rows.compute_once(apply(ScalarFunction.OR, *nulls) if len(nulls) > 1 else nulls[0]) if nulls else None
 
     def text(self, table: str, column: StoredColumn, policy_path: str) -> Scalar:
         """Return a cell as text; raise if its type has none that engines share."""
         sql = self.scans.cells.text(column)
         if sql is None:
-            subject = "an item" if column.name == ITEM else column.name
+            subject = "an item" if column.name == ITEM else f"'{column.name}'"
             raise InvalidPolicy(
                 f"{subject} is stored as {column.type_name}, which has no portable text form",
                 place=policy_path,
-                fix="declare it as a number or a time, or convert it to text in a view",
+                fix="convert it to text in a view, or declare it as a number or a time if it holds such values",
             )
         return self._cell(table, sql)
 
@@ -502,7 +502,7 @@ class _ScanBuilder:
         source: Relation = Source(table.name)
         if owner is None:
             return Select(columns, _staged_source(source, rows))
-        tests = [not_null_test(each) for each in (owner.key, owner.period) if each is not None]
+        tests = [not_null_test(scalar) for scalar in (owner.key, owner.period) if scalar is not None]
         if owner.links is None:
             return Select(
                 (*columns, (UNIT, _unit(owner.key, owner.period))), _staged_source(source, rows), where=tuple(tests)
@@ -541,7 +541,7 @@ class _ScanBuilder:
         owner = self._owner(table, rows)
         assert owner is not None
         linked = rows.compute_once(read_key(rows, key, table.name))
-        tests = [not_null_test(each) for each in (linked, owner.key, owner.period) if each is not None]
+        tests = [not_null_test(scalar) for scalar in (linked, owner.key, owner.period) if scalar is not None]
         names = [_KEY, UNIT] if owner.period is None else [_KEY, UNIT, _PERIOD]
         if owner.links is None:
             scalars: list[Scalar] = [linked, _unit(owner.key, owner.period)]
@@ -584,29 +584,29 @@ class _ScanBuilder:
         """Return the conversion of ids to the one type that all tables of the population have."""
         if self.policy.id_type is not None:
             return self._id_reader_of_type(self.policy.id_type)
-        id_tables = [each for each in self.policy.tables.values() if not each.public and not isinstance(each.id, Via)]
-        columns = [self.scans.stored(each.name, each.id, f"tables.{each.name}.id") for each in id_tables]
+        id_tables = [root for root in self.policy.tables.values() if not root.public and not isinstance(root.id, Via)]
+        columns = [self.scans.stored(root.name, root.id, f"tables.{root.name}.id") for root in id_tables]
         read_key = self._common_key_reader(columns)
         if read_key is not None:
             return read_key
-        own_column = self.scans.stored(table.name, table.id, f"tables.{table.name}.id")
+        id_column = self.scans.stored(table.name, table.id, f"tables.{table.name}.id")
         other, column = next(
-            (each, column)
-            for each, column in zip(id_tables, columns, strict=True)
-            if self._common_key_reader((own_column, column)) is None
+            (root, column)
+            for root, column in zip(id_tables, columns, strict=True)
+            if self._common_key_reader((id_column, column)) is None
         )
         raise InvalidPolicy(
-            f"all tables must store ids in one type: those of {table.name} are {own_column.type_name}, those of "
-            f"{other.name} are {column.type_name}",
+            f"ids must have one type in all tables, but they are {id_column.type_name} in {table.name} and "
+            f"{column.type_name} in {other.name}",
             place=f"tables.{table.name}.id",
-            fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 the same id, and id_type = "text" '
-            "two ids; rows whose id is not of that type are dropped",
+            fix='declare id_type = "integer" in [unit], which makes 007 and 7 one id, or id_type = "text", '
+            "which makes them two; rows whose id is not of that type are dropped",
         )
 
     def _common_key_reader(self, columns: Sequence[StoredColumn]) -> Read | None:
         """Return how keys of several sources are compared without conversion; None if they cannot be."""
-        kinds = {each.kind for each in columns}
-        is_comparable = len({each.type_name for each in columns}) == 1 or kinds in ({Stored.INTEGER}, {Stored.TEXT})
+        kinds = {column.kind for column in columns}
+        is_comparable = len({column.type_name for column in columns}) == 1 or kinds in ({Stored.INTEGER}, {Stored.TEXT})
         return self._key if is_comparable else None
 
     def _key(self, _: RowLowering, column: StoredColumn, table: str) -> Scalar:
@@ -617,7 +617,7 @@ class _ScanBuilder:
 
     def _mixed_key_reader(self, columns: Sequence[StoredColumn]) -> Read:
         """Return how keys stored in two types are compared: as whole numbers if one of them is a number."""
-        kinds = {each.kind for each in columns}
+        kinds = {column.kind for column in columns}
         numbers = _NUMBERS - {Stored.BOOLEAN}
         return self._id_reader_of_type(
             Type.INTEGER if kinds & numbers and kinds <= numbers | {Stored.TEXT} else Type.TEXT
@@ -668,7 +668,7 @@ def _unit(key: Scalar, period: Scalar | None) -> Scalar:
     if period is None:
         return key
     return apply(
-        ScalarFunction.JOIN, *(apply(ScalarFunction.CONVERT, each, detail=(Type.TEXT,)) for each in (period, key))
+        ScalarFunction.JOIN, *(apply(ScalarFunction.CONVERT, scalar, detail=(Type.TEXT,)) for scalar in (period, key))
     )
 
 
@@ -691,5 +691,5 @@ def _inlined(scalar: Scalar, stages: Mapping[str, Scalar]) -> Scalar:
     if isinstance(scalar, Reference):
         return _inlined(stages[scalar.name], stages) if scalar.name in stages else Reference(scalar.name, ITEM)
     if isinstance(scalar, Apply):
-        return replace(scalar, arguments=tuple(_inlined(each, stages) for each in scalar.arguments))
+        return replace(scalar, arguments=tuple(_inlined(argument, stages) for argument in scalar.arguments))
     return scalar

@@ -15,13 +15,15 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.engine.protocols import LIMITS, ColumnCost, DataIdentity, Inspection
-from sfumato.engine.sources.clean_scans import CleanScans, InspectedCell
-from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import InvalidParameter, LedgerUnavailable
 from sfumato.policy import Type
+
+if TYPE_CHECKING:  # identifying files needs no statements
+    from sfumato.engine.sources.clean_scans import CleanScans, InspectedCell
+    from sfumato.engine.spellings.spelling import Spelling
 
 OUTCOMES = range(1, 7)
 """What may become of a cell: missing, made NULL, moved to the lower and to the upper bound, changed in another way,
@@ -100,26 +102,26 @@ def cell_outcome_sql(cell: InspectedCell) -> str:
     return f"CASE {by_rules}WHEN NOT {is_present} THEN 1 WHEN {clean} IS NULL THEN 2 {other_cases} ELSE 0 END"
 
 
-def lost_texts_statement(scans: CleanScans, table: str, column: str, listed_texts: Collection[str]) -> str | None:
-    """Write the SELECT of the most frequent texts of a column that are read as NULL, or are listed, with their
-    counts; None if the column is not stored as text.
+def lost_texts_statement(scans: CleanScans, table: str, column: str, extra_texts: Collection[str]) -> str | None:
+    """Write the SELECT of the most frequent texts of a column that are read as NULL, or are among ``extra_texts``, with
+    their counts; None if the column is not stored as text.
     """
     scan, cells = scans.inspected(table)
     cell = cells[list(scans.policy.tables[table].columns).index(column)]
     if cell.text is None:
         return None
-    condition = lost_text_condition_sql(scans.spelling, cell, listed_texts)
+    condition = lost_text_condition_sql(scans.spelling, cell, extra_texts)
     return (
         f"SELECT {cell.text}, count(*) FROM ({scans.select_sql(scan)}) AS r WHERE k = 1 AND {condition}"
         f" GROUP BY {cell.text} ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"
     )
 
 
-def lost_text_condition_sql(spelling: Spelling, cell: InspectedCell, listed_texts: Collection[str]) -> str:
-    """Write the condition that a cell is there and read as NULL, or is one of the listed texts."""
-    listed = ", ".join(spelling.constant(text, Type.TEXT) for text in listed_texts)
+def lost_text_condition_sql(spelling: Spelling, cell: InspectedCell, extra_texts: Collection[str]) -> str:
+    """Write the condition that a cell is there and read as NULL, or is one of ``extra_texts``."""
+    extra_sql = ", ".join(spelling.constant(text, Type.TEXT) for text in extra_texts)
     trimmed = spelling.trim(str(cell.text), " ", start=True, end=True)
-    return f"{cell.is_there} AND {cell.text} IS NOT NULL AND ({cell.clean} IS NULL OR {trimmed} IN ({listed}))"
+    return f"{cell.is_there} AND {cell.text} IS NOT NULL AND ({cell.clean} IS NULL OR {trimmed} IN ({extra_sql}))"
 
 
 def inspection_statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:

@@ -374,13 +374,13 @@ class SparkTables:
         sentences = ["Operators of this Spark can see exact counts in its logs, its web UI and its shuffle files."]
         if self.session.has_event_log:
             sentences.append(
-                "This Spark writes an event log, which keeps the exact counts of every question: only those who may "
+                "This Spark writes an event log with the exact counts of every question. Only those who may "
                 "read the rows should be able to read spark.eventLog.dir and the history server."
             )
         if not self._sources[table].has_version:
             sentences.append(
-                "Spark cannot detect changes to this table: it must return the same rows at every read, and "
-                "build each row from the rows of one unit; stored answers are not reused."
+                "Spark cannot detect changes to this table, so stored answers are not reused. It must return "
+                "the same rows at every read, and build each row from the rows of one unit."
             )
         return tuple(sentences)
 
@@ -478,14 +478,14 @@ class SparkInspector:
         outcome_rows = rows.selectExpr("k", *outcomes)
         return self._aggregate(outcome_rows, "COUNT(*)", "COUNT(CASE WHEN k = 1 THEN 1 END)", *counts)
 
-    def lost_texts(self, table: str, column: str, listed_texts: Collection[str]) -> Mapping[str, int]:
+    def lost_texts(self, table: str, column: str, extra_texts: Collection[str]) -> Mapping[str, int]:
         rows, cells = self._tables.scans.inspected(table)
         cell = cells[list(self._policy.tables[table].columns).index(column)]
         if cell.text is None:
             return {}
         expression, condition = (
             self._tables.session.expression,
-            inspected_tables.lost_text_condition_sql(SparkSpelling(), cell, listed_texts),
+            inspected_tables.lost_text_condition_sql(SparkSpelling(), cell, extra_texts),
         )
         lost = rows.where(expression(f"k = 1 AND {condition}")).groupBy(expression(cell.text))
         counted = lost.agg(expression("COUNT(*) AS n")).orderBy(expression("n").desc(), expression(cell.text))

@@ -127,11 +127,11 @@ class FrameWriter:
 
     def _filter_disjunction(self, frame: Frame, test: AnyOf, stages: Frames) -> Frame:
         """Keep the rows for which one predicate holds: those of the first, and of each other among the rest."""
-        kept, rest = [], frame
+        branches, rest = [], frame
         for predicate in test.predicates:
-            kept.append(self._filter(rest, predicate, stages))
+            branches.append(self._filter(rest, predicate, stages))
             rest = self._filter(rest, _negated(predicate), stages)
-        return reduce(lambda one, other: one.unionAll(other), kept)
+        return reduce(lambda one, other: one.unionAll(other), branches)
 
     def _group(self, frame: Frame, select: Select) -> Frame:
         """Group rows: the grouped DataFrame has the keys first, then the computed columns, under names that no key
@@ -176,7 +176,9 @@ def _with_reference(scalar: Scalar, secret: SecretConstant, reference: Reference
     if scalar == secret:
         return reference
     if isinstance(scalar, Apply):
-        return replace(scalar, arguments=tuple(_with_reference(each, secret, reference) for each in scalar.arguments))
+        return replace(
+            scalar, arguments=tuple(_with_reference(argument, secret, reference) for argument in scalar.arguments)
+        )
     return scalar
 
 

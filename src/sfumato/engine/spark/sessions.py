@@ -133,9 +133,9 @@ def require_large_results(session: Any, policy_path: str) -> None:
         )
 
 
-def _is_same_setting(shown: object, expected: str) -> bool:
+def _is_same_setting(reported: object, expected: str) -> bool:
     """Compare settings as Spark shows them: durations are shown with their unit."""
-    return str(shown) in (expected, f"{expected}s", f"{expected}000ms")
+    return str(reported) in (expected, f"{expected}s", f"{expected}000ms")
 
 
 def _parse_version(version: str) -> tuple[int, ...]:
@@ -258,14 +258,14 @@ def open_sibling_session(frame: Any, policy_path: str) -> SparkConnection:
     # a clone has the views and files that a plan refers to; a view may hide a table of the same name
     session = _open_session(lambda: user_session.cloneSession(), True, policy_path, cloned=True)
     try:
-        without_cause(lambda: _require_own_functions(session, policy_path))
+        without_cause(lambda: _refuse_builtin_names(session, policy_path))
     except (EngineFailed, InvalidPolicy):
         session.close()
         raise
     return session
 
 
-def _require_own_functions(session: SparkConnection, policy_path: str) -> None:
+def _refuse_builtin_names(session: SparkConnection, policy_path: str) -> None:
     """Refuse user functions with the name of a built-in: a statement could mean either."""
     user_functions, builtin_functions = (
         {str(row[0]).lower().rpartition(".")[2] for row in session.spark.sql(f"SHOW {scope} FUNCTIONS").collect()}

@@ -61,8 +61,8 @@ def stored_column(column: str, type_name: str) -> StoredColumn:
     return StoredColumn(column, _KINDS.get(_type_family(type_name), Stored.OTHER), type_name)
 
 
-def _type_family(told: str) -> str:
-    return told.partition("(")[0].partition(" ")[0]
+def _type_family(type_name: str) -> str:
+    return type_name.partition("(")[0].partition(" ")[0]
 
 
 class SparkCells:
@@ -152,7 +152,7 @@ _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key that marks a text column as CHAR or VARCHAR."""
 _PARTITIONS = re.compile(r"(/[^/=]+=[^/]*)+$")
 """The partition folders inside a table, such as day=2024-06-01."""
-MAX_NAMED_FILES = 100
+MAX_FILE_ADDRESSES = 100
 """A table of more files than this is identified by its folder alone."""
 _VERSIONED_FORMATS = ("delta", "iceberg")
 
@@ -182,7 +182,7 @@ def open_source(source: SparkTable | SparkFrame, session: SparkConnection, polic
         raise InvalidPolicy(
             "Spark cannot read this table: it does not exist, or the user has no right to read it",
             place=policy_path,
-            fix="check the relation, or the path and its format, and the user's rights",
+            fix="check the relation (or the path and format) and the user's rights",
         ) from None
 
 
@@ -240,14 +240,14 @@ def _file_addresses(frame: Frame, source: SparkTable) -> list[str]:
     """
     server, paths = _host_and_port(source.address), [unquote(path) for path in frame.inputFiles()]
     folders = [_PARTITIONS.sub("", posixpath.dirname(path)) for path in paths]
-    own_address = _location_address(source.path or "", server)
+    source_address = _location_address(source.path or "", server)
     addresses = dict.fromkeys(
-        _location_address(path, server) for path in (*folders, *(paths if len(paths) <= MAX_NAMED_FILES else ()))
+        _location_address(path, server) for path in (*folders, *(paths if len(paths) <= MAX_FILE_ADDRESSES else ()))
     )
     return (
         []
-        if [_location_address(path, server) for path in paths] == [own_address]
-        else [address for address in addresses if address != own_address]
+        if [_location_address(path, server) for path in paths] == [source_address]
+        else [address for address in addresses if address != source_address]
     )
 
 
@@ -288,7 +288,7 @@ def _open_version(
         )
     if form == "iceberg" and source.path is not None and "/" not in source.path:
         raise InvalidPolicy(
-            "Iceberg takes a path without / for a catalog name, and a table must have only one name",
+            "for Iceberg, a path without '/' names a table of the catalog, which is declared with relation instead",
             place=policy_path.removesuffix("source") + "path",
             fix='write relation = "catalog.schema.table" instead of path and format',
         )
@@ -298,9 +298,9 @@ def _open_version(
         return _source_of_frame(load(), addresses, lambda: _version_token(source, form, session.spark, version, load))
     except Exception:
         raise InvalidPolicy(
-            f"this Spark cannot open this {form} table",
+            f"Spark cannot open this {form.capitalize()} table",
             place=policy_path,
-            fix=f"check that the table and its version exist and that the server has the {form} extension, or "
+            fix=f"check that the table and its version exist and that Spark has the {form.capitalize()} extension, or "
             "use Parquet files",
         ) from None
 

@@ -78,8 +78,8 @@ class Generator:
                 return self._total(scalar)
             case LeastValues(argument, count):
                 return f"MIN({self.scalar(argument)}, {count})"
-            case Rank(partition, order, place):
-                return f"{place.name}(){self._over_clause(partition, order)}"
+            case Rank(partition, order, numbering):
+                return f"{numbering.name}(){self._over_clause(partition, order)}"
             case WindowTotal(total, partition, order, frame):
                 return self._total(total, self._over_clause(partition, order, frame))
             case Shifted():
@@ -263,7 +263,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.UNIT_TEXT: lambda spelling, x: spelling.unit_text(x),
     ScalarFunction.FINGERPRINT: lambda spelling, x: spelling.fingerprint(x),
     ScalarFunction.HASH: lambda spelling, x: spelling.hash(x),
-    ScalarFunction.ELEMENT: lambda _, x, place: f"{x}[{place}]",
+    ScalarFunction.ELEMENT: lambda _, x, index: f"{x}[{index}]",
     ScalarFunction.PART: lambda spelling, x, part: spelling.part(x, part),
     ScalarFunction.START: lambda spelling, x, unit, kind: spelling.start(x, unit, kind),
     ScalarFunction.MOVED: lambda spelling, x, amount, unit, kind: spelling.add_interval(x, amount, unit, kind),

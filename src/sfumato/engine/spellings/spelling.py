@@ -410,5 +410,5 @@ def storable_text(value: str, server: str) -> str:
     """Quote a text as a literal; refuse one with a NUL or a surrogate, which this server's texts cannot hold."""
     if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
         rule = f"a text in a statement for {server} cannot contain the character U+0000"
-        raise Unsupported("engine-limits", rule, fix="leave that character out")
+        raise Unsupported("engine-limits", rule, fix="remove that character from the text")
     return quote(value)

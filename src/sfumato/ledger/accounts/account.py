@@ -169,8 +169,8 @@ class Account:
     def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
         """Return every budget that must afford a charge now: the account's, and the share of the asking analyst."""
         with self._guarded.reading() as transaction:
-            named_budgets = self._guarded.budgets(transaction, self.name, analyst or "")
-        return tuple(budget for budget, _ in named_budgets)
+            labelled_budgets = self._guarded.budgets(transaction, self.name, analyst or "")
+        return tuple(budget for budget, _ in labelled_budgets)
 
     @property
     def remaining(self) -> dict[str, Fraction]:
@@ -285,8 +285,8 @@ class Account:
     def record_answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> RecordedAnswer:
         """Record the answer to a charge, and return its line with the state of the account after it."""
         if not isinstance(line, Line):
-            rule = "the Line that charging returned"
-            raise InvalidParameter("line", line, rule, fix="pass the result of charge(…) or of a tab's step")
+            rule = "the Line of the charge"
+            raise InvalidParameter("line", line, rule, fix="pass what account.charge(…) or tab.step(…) returned")
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
         detail = entries.write_widths(entries.checked_widths(accuracy))
         entries.checked_line_number(line.number, "line")
@@ -302,7 +302,7 @@ class Account:
                     "line",
                     line.number,
                     "the number of a charge or step in this account",
-                    fix="sfumato history lists the numbers of the lines",
+                    fix="find the line's number with `sfumato history`",
                 )
             if transaction.newest(about=charge.number) is not None:
                 raise AlreadyAnswered(
@@ -393,7 +393,7 @@ class Account:
         with self._guarded.reading() as transaction:
             row = transaction.line(publication.number)
         if row is None or (row.hash, row.account) != (publication.hash, self.name):
-            raise LedgerDamaged(publication.number, "it is not the line that was there before")
+            raise LedgerDamaged(publication.number, "it differs from the line that was read before")
         return self._guarded.read_answer(row)
 
     def requested(
@@ -486,13 +486,13 @@ class Account:
         unchanged.
         """
         with self._guarded.reading() as transaction:
-            sources_known = joined_sources.sources_of_account(transaction, self.name)
-        joined_before = len(sources_known)
+            account_sources = joined_sources.sources_of_account(transaction, self.name)
+        joined_before = len(account_sources)
         for source in sources:
-            sources_known.append(
-                joined_sources.describe_source(source, fingerprint, sources_known, self._guarded.keyed_hash)
+            account_sources.append(
+                joined_sources.describe_source(source, fingerprint, account_sources, self._guarded.keyed_hash)
             )
-        return sources_known[joined_before:]
+        return account_sources[joined_before:]
 
     def join(
         self, source: joined_sources.SourceDescription | JoinedSource, *, fingerprint: str | None = None
@@ -646,7 +646,7 @@ class Account:
         if (cost.renyi is None) is not (self._opening_terms.budget.order is None):
             raise InvalidParameter(parameter, cost, "a mapping with an amount for each budget of the account")
         if any(amount is not None and amount > _MAX_UNITS for amount in (cost.pure, cost.renyi, cost.failure)):
-            raise InvalidParameter(parameter, ValueWords("a larger amount"), "amounts of at most 1e300")
+            raise InvalidParameter(parameter, ValueWords("a larger amount"), "a cost with amounts of at most 1e300")
         return cost.with_short_fractions()
 
     def open_tabs(self) -> tuple[Line, ...]:
@@ -661,8 +661,11 @@ class Account:
         with self._guarded.writing() as transaction:
             last = transaction.newest(tab=entries.checked_line_number(tab, "tab"))
             if last is None or last.account != self.name or last.kind == "tab-close":
-                raise InvalidParameter("tab", tab, "the number of an open tab of this account", fix="open a new tab")
+                raise InvalidParameter("tab", tab, "the number of an open tab of this account", fix=_OPEN_TABS_FIX)
             return Line.from_row(transaction.close_tab(last.tab, spend_rest=True, reason=reason))
+
+
+_OPEN_TABS_FIX = "list the open tabs with account.open_tabs()"
 
 
 def _is_tab_closed(transaction: Transaction, tab: int) -> bool:

@@ -32,7 +32,7 @@ from sfumato.privacy import Cost, codec
 from sfumato.quick_dataclass import dataclass
 
 _CHANGED = "its charge has changed since it was assessed"
-_FILE_FIX = "file a request: sfumato requests file …, or curator.requests.file(…)"
+_FILE_FIX = "request approval with `sfumato requests file …` or curator.requests.file(…)"
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class ApprovalCondition:
 
     def _refusal(self, account: str, last: RequestRecord | None, now: int) -> ApprovalNeeded:
         state = None if last is None else last.state(now)
-        known = "" if last is None else f"; {_request_state_words(last, now)}"
-        rule = f"this release needs the approval of an owner: {self.reason or _CHANGED}{known}"
+        state_text = "" if last is None else f"; {_request_state_words(last, now)}"
+        rule = f"this release needs the approval of an owner: {self.reason or _CHANGED}{state_text}"
         fix = "wait until an owner has approved it" if state is RequestState.FILED else _FILE_FIX
         refusal = ApprovalNeeded(rule, place=f"the approval rules of {account}", fix=fix)
         refusal.state = None if state is None else state.value
@@ -253,8 +253,8 @@ class AccountRequests:
 
     def _record_step(self, transaction: Transaction, record: RequestRecord, step: RequestStep) -> None:
         record.with_step(step, transaction.next_line_time)
-        for each in (*record.unrecorded_lapses, step):
-            _append_step(transaction, record, each)
+        for new_step in (*record.unrecorded_lapses, step):
+            _append_step(transaction, record, new_step)
 
     def require_condition_met(
         self, condition: ChargeCondition, charge: ProposedCharge, epsilon: Fraction | None

@@ -175,10 +175,9 @@ def describe_source(
     if described.fingerprint or _REMOTE_ADDRESS.match(described.path):
         return described
     if not isinstance(source, DescribedData):
-        rule = "a file described by its reader, or an address with a fingerprint"
-        raise InvalidParameter(
-            "source", described.path, rule, fix="pass identify_file(path) of sfumato.engine.sources.inspected_tables"
-        )
+        rule = "a description of a file, or an address together with a fingerprint"
+        fix = "pass identify_file(path) from sfumato.engine.sources.inspected_tables"
+        raise InvalidParameter("source", described.path, rule, fix=fix)
     change_token, last = (
         keyed("look", source.change_token) if source.change_token else "",
         _last_at_path(described.path, before),

@@ -47,7 +47,7 @@ class PeriodAccounts(Account):
     def for_periods(self, periods: Periods) -> PeriodAccounts:
         """Return the same accounts, of which those of these periods pay."""
         if not periods:
-            raise InvalidParameter("periods", periods, "a list of at least one period")
+            raise InvalidParameter("periods", periods, 'a non-empty list of periods, such as ["2024-01"]')
         for period in periods:
             period_account_name(self.name, period)
         selected = copy(self)
@@ -67,10 +67,10 @@ class PeriodAccounts(Account):
 
     def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
         with self._guarded.reading() as transaction:
-            named_budgets = (
+            labelled_budgets = (
                 self._guarded.budgets(transaction, self.name, analyst or "", self.periods) if self.periods else []
             )
-            return tuple(budget for budget, _ in named_budgets) or (self._read_budget(transaction, analyst or ""),)
+            return tuple(budget for budget, _ in labelled_budgets) or (self._read_budget(transaction, analyst or ""),)
 
     def analyst(self, name: str, share: Number | None = None) -> Analyst:
         """Return an analyst's standing; with ``share``, limit them to this part of every allowance of every period from
@@ -103,7 +103,7 @@ class PeriodAccounts(Account):
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:  # noqa: ARG002
         """Refuse: a correction belongs in the accounts of the periods that it is about."""
         place = f"account {self.name!r}"
-        fix = f"correct each period by its account name: ledger.account({f'{self.name} <period>'!r}).correct(…)"
+        fix = f"correct each period in its own account: ledger.account({f'{self.name} <period>'!r}).correct(…)"
         raise Unsupported(
             "period-correction",
             "this policy has one account per period, so a correction needs the account of a single period",
@@ -122,9 +122,9 @@ class PeriodAccounts(Account):
         """Refuse: a tab holds an amount in one account."""
         raise Unsupported(
             "period-tab",
-            f"a series of releases needs one account, but here every {self.per} has its own",
+            f"a series of releases needs a single account, but here every {self.per} has its own",
             place=f"account {self.name!r}",
-            fix=f"run single queries, or write a new policy without per = {self.per!r}, which has one account",
+            fix=f'run single queries, or write a new policy with one account: leave out per = "{self.per}"',
         )
 
     def _paying_periods(self) -> Periods:
@@ -134,7 +134,7 @@ class PeriodAccounts(Account):
                 f"a release is charged to the accounts of the {self.per}s that it reads, but this kind of release "
                 f"does not read by {self.per}",
                 place=f"account {self.name!r}",
-                fix="use SQL or table(…), or write a policy without per, which has one account",
+                fix="use SQL or table(…), or write a policy with one account: leave out per",
             )
         return self.periods
 
@@ -143,12 +143,12 @@ class PeriodAccounts(Account):
         candidates = [
             row.account for row in transaction.page({"kind": "account-open"}) if row.account.startswith(prefix)
         ]
-        own_accounts = (
+        period_accounts = (
             account
             for account in candidates
             if self._guarded.terms_in_force(transaction, account).period_of == self.name
         )
-        return tuple(sorted(account.removeprefix(prefix) for account in own_accounts))
+        return tuple(sorted(account.removeprefix(prefix) for account in period_accounts))
 
     def _read_budget(self, transaction: Transaction, analyst: str = "") -> Budget:
         """Return the allowances of a period, or of the analyst's share of one, at the maximum that any of the periods
@@ -156,9 +156,9 @@ class PeriodAccounts(Account):
         """
         budgets = self._guarded.budgets(transaction, self.name, analyst, self.periods) if self.periods else []
         per_period = len(budgets) // max(1, len(self.periods))
-        own_budgets = [budget for budget, _ in budgets[per_period - 1 :: per_period]] if budgets else []
-        if own_budgets:
-            return own_budgets[0].with_spent(_max_totals([budget.totals for budget in own_budgets]))
+        period_budgets = [budget for budget, _ in budgets[per_period - 1 :: per_period]] if budgets else []
+        if period_budgets:
+            return period_budgets[0].with_spent(_max_totals([budget.totals for budget in period_budgets]))
         unspent, analyst_row = self._guarded.terms_in_force(transaction, self.name).budget, None
         if analyst:
             analyst_row = transaction.newest(account=self.name, analyst=analyst)

@@ -90,7 +90,7 @@ class Tab:
             )
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):
-            raise InvalidParameter("analyst", entry.analyst, "left out, or the analyst who opened the tab")
+            raise InvalidParameter("analyst", entry.analyst, "left out, or be the analyst who opened the tab")
         cost, columns = self._price(entry.curve), {**self._guarded.columns_to_write(entry), "analyst": owner or ""}
 
         def write(transaction: Transaction) -> Row:
@@ -161,7 +161,7 @@ class Tab:
 
     def _last_open_row(self, transaction: Transaction) -> Row:
         if self._process != os.getpid():
-            raise TabClosed("this tab belongs to the process that opened it")
+            raise TabClosed("a tab can only be used in the process that opened it")
         row = transaction.newest(tab=self.number)
         if row is None or row.kind == "tab-close":
             raise TabClosed("this tab is closed")
@@ -177,7 +177,7 @@ class Tab:
 
 def _overspent_error(left: Cost, cost: Cost) -> Overspent:
     bounded = {name: amount for name, amount in left.amounts.items() if amount is not None}
-    return Overspent(cost.amounts, bounded, bounded.get("pure", Fraction(0)), place="the tab's hold")
+    return Overspent(cost.amounts, bounded, bounded.get("pure", Fraction(0)), place="this tab")
 
 
 _ROUNDING = Fraction(1, 10**12)
@@ -258,12 +258,12 @@ def append_amendment(
     same_reserve = old.reserve * delta / old.delta if old.delta else delta
     reserve = same_reserve if change.reserve is None else exact(change.reserve, "reserve")
     if reserve != same_reserve and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
-        rule = "the same share of δ as before, since something was spent: the privacy proof depends on it"
+        rule = "the same share of δ as before, because the privacy proof of earlier answers depends on it"
         raise InvalidParameter("reserve", reserve, rule, fix="leave out reserve")
     budget = amended_budget(old, old.epsilon if change.epsilon is None else change.epsilon, delta, reserve, spent)
     if (budget.order is None) is not (old.order is None):
-        rule = "all of δ, since this account was opened without an order"
-        raise InvalidParameter("reserve", reserve, rule, fix="set reserve to δ")
+        rule = "equal to δ, because this account was opened without a Rényi order"
+        raise InvalidParameter("reserve", reserve, rule, fix=f"set reserve to {format_exact(delta)}, the new δ")
     columns = {"question": change.reason, "detail": codec.dumps(replace(terms, budget=budget))}
     return transaction.append("amend", account, columns)
 
@@ -282,8 +282,8 @@ def amended_budget(old: Budget, epsilon: Number, delta: Fraction, reserve: Fract
         raise InvalidParameter(
             "epsilon",
             format_exact(promise.epsilon),
-            f"a number above {float(min_epsilon):.6g} at this δ: the account was opened for Rényi divergence of order "
-            f"{float(old.order or 0):.6g}, which cannot be changed, and a smaller ε would leave no budget",
+            f"a number above {float(min_epsilon):.6g} at this δ, because a smaller ε leaves no budget in the account's "
+            f"Rényi divergence of order {float(old.order or 0):.6g}",
             fix="choose a larger ε or δ",
         )
     raise InvalidParameter(

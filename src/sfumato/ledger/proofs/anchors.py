@@ -40,6 +40,8 @@ from sfumato.privacy import Cost, codec
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import UNREADABLE
 
+_LOAD_FIX = "load the anchor with Anchor.load(path)"
+
 
 @codec.serialisable("anchored-account")
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class AnchoredAccount:
                 "accounts",
                 self.name,
                 "a list of AnchoredAccount values, each with its terms and its total",
-                fix="load the anchor with Anchor.load(path)",
+                fix=_LOAD_FIX,
             )
 
 
@@ -78,17 +80,16 @@ class Anchor:
         if type(self.number) is not int or self.number < 0:
             raise InvalidParameter("number", self.number, "a whole number ≥ 0")
         if not isinstance(self.hash, str) or len(self.hash) != 64:
-            raise InvalidParameter("hash", self.hash, "64 hexadecimal digits")
+            raise InvalidParameter("hash", self.hash, "64 hexadecimal digits", fix=_LOAD_FIX)
         are_accounts = isinstance(self.accounts, (tuple, list)) and all(
             isinstance(a, AnchoredAccount) for a in self.accounts
         )
         if not are_accounts or bool(self.accounts) is not (self.number > 0):
-            raise InvalidParameter(
-                "accounts", self.accounts, "a list of AnchoredAccount values, including that of the ledger's first line"
-            )
+            rule = "a list of AnchoredAccount values, including that of the ledger's first line"
+            raise InvalidParameter("accounts", self.accounts, rule, fix=_LOAD_FIX)
         object.__setattr__(self, "accounts", tuple(self.accounts))
         if not isinstance(self.marks, (tuple, list)) or not all(_is_mark(mark) for mark in self.marks):
-            raise InvalidParameter("marks", self.marks, "pairs of a line's number and its hash")
+            raise InvalidParameter("marks", self.marks, "pairs of a line's number and its hash", fix=_LOAD_FIX)
         object.__setattr__(self, "marks", tuple((number, line_hash) for number, line_hash in self.marks))
         if type(self.moved) is not str:
             raise InvalidParameter("moved", self.moved, "a string")
@@ -290,9 +291,9 @@ Marks = tuple[tuple[int, str], ...]
 _LOCK_TIMEOUT = 5.0
 """Seconds to wait for whoever renews the same anchors."""
 _LOCK_POLL_SECONDS = 0.01
-_NEWEST_KEPT = 64
+_MAX_NEWEST_LINES = 64
 """Last lines that a process remembers, to tell where another history has parted; and so many of the first."""
-_OLDEST_KEPT = 32
+_MAX_OLDEST_LINES = 32
 
 
 @contextlib.contextmanager
@@ -464,7 +465,7 @@ def _create_exclusive(path: Path) -> int:
 
 def _keep_ends(lines: Marks) -> Marks:
     """Keep the newest and the oldest of these lines."""
-    return lines[:_NEWEST_KEPT] + lines[_NEWEST_KEPT:][-_OLDEST_KEPT:]
+    return lines[:_MAX_NEWEST_LINES] + lines[_MAX_NEWEST_LINES:][-_MAX_OLDEST_LINES:]
 
 
 def process_anchor_path(anchor_paths: tuple[Path, ...], number: int) -> Path:

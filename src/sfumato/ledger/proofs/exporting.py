@@ -206,7 +206,9 @@ class CompleteExport:
         if not verification.holds:
             raise LedgerDamaged(verification.bad, verification.why)
         if (checker.number, checker.hash) != self.last:
-            raise _malformed_export_error(self.path, "its last line is not the one that it names")
+            raise _malformed_export_error(
+                self.path, "its last ledger line is not the one recorded at the end of the file"
+            )
 
     def _rows(self, large: dict[str, str]) -> Iterator[Row]:
         """Read line by line; ``large`` holds the large answer of the line that was yielded last."""
@@ -348,5 +350,5 @@ def _malformed_export_error(path: Path, why: str) -> LedgerUnavailable:
     return LedgerUnavailable(
         f"a ledger can only be restored from a complete, unchanged export: {why}",
         place=str(path),
-        fix="use the file as sfumato ledger export --complete wrote it, or a backup of the ledger",
+        fix="use the file as `sfumato ledger export --complete` wrote it, or a backup of the ledger",
     )

@@ -131,7 +131,7 @@ def verify_part(store: Store, after: int, until: int, *, files: bool = True) -> 
             with store.reading() as rows:
                 page = rows.select({}, after=number, limit=min(_PAGE, until - number))
             if not page:
-                return part._replace(lines=number, bad=number + 1, why="it is missing")
+                return part._replace(lines=number, bad=number + 1, why="its row is missing")
             if after and checker.number == 0:
                 checker = LineVerifier.from_later_line(page[0], after, _earlier_line_lookup(store))
             if page[0].number == after + 1:
@@ -159,7 +159,7 @@ def read_single_line_part(store: Store, number: int) -> VerifiedPart:
     except LedgerDamaged as damage:
         return part._replace(bad=damage.number, why=damage.why)
     if row is None:
-        return part._replace(bad=number, why="it is missing")
+        return part._replace(bad=number, why="its row is missing")
     return part._replace(
         previous=row.previous,
         first_time=row.time,
@@ -253,14 +253,16 @@ class VerificationRun:
     def verified(self) -> list[VerifiedPart]:
         """The parts in order, up to the first that does not hold."""
         parts = [self._parts[task] for task in sorted(self._parts)]
-        first_bad = next((place for place, part in enumerate(parts) if not part.holds), len(parts))
+        first_bad = next((index for index, part in enumerate(parts) if not part.holds), len(parts))
         return parts[: first_bad + 1]
 
     def resume(self) -> None:
         """Take over the parts that an interrupted run has verified, if the lines at their ends are still the same."""
         tasks = {bounds: task for task, bounds in enumerate(self._bounds)}
-        known = {tasks.get((part.after, part.until)): part for part in self._checkpoint.load() if part.holds}
-        resumed = {task: part for task, part in known.items() if task is not None and _has_same_ends(self._store, part)}
+        saved_parts = {tasks.get((part.after, part.until)): part for part in self._checkpoint.load() if part.holds}
+        resumed = {
+            task: part for task, part in saved_parts.items() if task is not None and _has_same_ends(self._store, part)
+        }
         self._parts |= resumed
         if resumed:
             self.resumed_lines = sum(part.until - part.after for part in resumed.values())
@@ -334,10 +336,10 @@ def _has_same_ends(store: Store, part: VerifiedPart) -> bool:
 
 def _filled_task_pipe(tasks: Iterable[int]) -> int:
     """Return the read end of a pipe that holds all tasks, for several processes to read."""
-    read_single_line_part, write_end = os.pipe()
+    read_end, write_end = os.pipe()
     with open(write_end, "wb") as pipe:
         pipe.write(b"".join(task.to_bytes(2, "big") for task in tasks))
-    return read_single_line_part
+    return read_end
 
 
 def _take_tasks(queue: int) -> Iterator[int]:
@@ -355,7 +357,7 @@ class ForkedWorkers:
 
     def start(self, queue: int, work: Callable[[int], Result]) -> None:
         """Fork a child, which opens the store for itself. One that fails leaves its task to others."""
-        read_single_line_part, write_end = os.pipe()
+        read_end, write_end = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", DeprecationWarning
@@ -364,7 +366,7 @@ class ForkedWorkers:
         if child:
             os.close(write_end)
             self._children.append(child)
-            self._texts[read_single_line_part] = b""
+            self._texts[read_end] = b""
             return
         try:
             with open(write_end, "wb") as pipe:

@@ -31,7 +31,7 @@ _PAID = {"charge", "step"}
 _STATING_TERMS = {"account-open", "amend"}
 _ENDING = {"answer", "stopped"}
 _WRONG_TOTALS = "the account's totals do not match the sum of the earlier lines"
-_WRONG_OWN_TOTALS = "the analyst's totals do not match the sum of the earlier lines"
+_WRONG_ANALYST_TOTALS = "the analyst's totals do not match the sum of the earlier lines"
 
 _LONGEST_TRANSACTION = 60_000_000
 """Microseconds between the reading of a request and the line of its step, in one transaction."""
@@ -58,7 +58,8 @@ class Verification:
 
     def __str__(self) -> str:
         if self.holds:
-            return f"{self.lines:,} lines, all as they were written{self._resumed_words}"
+            lines = "1 line" if self.lines == 1 else f"{self.lines:,} lines"
+            return f"{lines}, all as they were written{self._resumed_words}"
         return (
             f"line {self.bad} is damaged: {self.why}" if self.bad is not None else f"the ledger is damaged: {self.why}"
         )
@@ -68,7 +69,7 @@ class Verification:
         if self.resumed_since is None:
             return ""
         since = f"{self.resumed_since:%Y-%m-%d %H:%M} UTC"
-        return f" ({self.resumed_lines:,} of them as read by the interrupted run of {since}, and not again)"
+        return f" ({self.resumed_lines:,} of them read by the interrupted run of {since}, and not again)"
 
 
 Earlier = Callable[[int, Where], Row | None]
@@ -130,8 +131,10 @@ class LineVerifier:
     def _find_fault(self, row: Row) -> str:
         if self.sealed:
             return "it follows the line that sealed the ledger when it was moved"
-        if row.number != self.number + 1:
+        if row.number > self.number + 1:
             return f"line {self.number + 1} is missing"
+        if row.number <= self.number:
+            return f"its number should be {self.number + 1}"
         if row.previous != self.hash:
             return "it does not follow the line before"
         if row.hash != row.compute_seal():
@@ -149,7 +152,7 @@ class LineVerifier:
     def _check_amounts(self, row: Row) -> None:
         # Slices (up to the request; from cost to own): a million lines have two dozen million attributes.
         number, _, tab, _, terms, kind, account, analyst = row[:8]
-        written_cost, written_left, totals, share, own = row[16:21]
+        written_cost, written_left, totals, share, analyst_totals = row[16:21]
         cost = NO_COST if written_cost == _ZERO else read_cost(written_cost)
         before, left = self._check_tab(row, cost) if tab or written_left or kind in _ON_TABS else _NO_TAB
         state = self.accounts.get(account)
@@ -158,12 +161,12 @@ class LineVerifier:
         elif state[0].add_line(cost, before, left) != totals:
             raise _BrokenRule(_WRONG_TOTALS)
         if not analyst:
-            if share or own:
+            if share or analyst_totals:
                 raise _BrokenRule("it has an analyst's totals, but names no analyst")
-        elif (own_state := self.analysts.get((account, analyst))) is None or own_state[1] != share:
+        elif (analyst_state := self.analysts.get((account, analyst))) is None or analyst_state[1] != share:
             self._check_analyst(row, cost, before, left)
-        elif own_state[0].add_line(cost, before, left) != own:
-            raise _BrokenRule(_WRONG_OWN_TOTALS)
+        elif analyst_state[0].add_line(cost, before, left) != analyst_totals:
+            raise _BrokenRule(_WRONG_ANALYST_TOTALS)
         if kind in _PAID:
             self.unanswered.add(number)
             self.charge = row
@@ -195,7 +198,7 @@ class LineVerifier:
         if totals.add_line(cost, before, left) != row.totals:
             raise _BrokenRule(_WRONG_TOTALS)
         if row.terms != (row.number if row.kind == "amend" else terms):
-            raise _BrokenRule("it names the wrong terms")
+            raise _BrokenRule("it refers to the wrong terms of its account")
         self.accounts[row.account] = totals, row.terms
 
     def _check_analyst(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
@@ -203,7 +206,7 @@ class LineVerifier:
         key = row.account, row.analyst
         totals, share = self.analysts.get(key) or self._earlier_analyst(row) or (RunningTotals(Spending()), "")
         if totals.add_line(cost, before, left) != row.own:
-            raise _BrokenRule(_WRONG_OWN_TOTALS)
+            raise _BrokenRule(_WRONG_ANALYST_TOTALS)
         if row.share != share and row.kind != "share":
             raise _BrokenRule("the analyst's share was changed")
         self.analysts[key] = totals, row.share
@@ -243,7 +246,7 @@ class LineVerifier:
         try:
             record.with_step(step, row.time - _LONGEST_TRANSACTION)
         except RequestDecided:
-            raise _BrokenRule("the state of its request does not allow it") from None
+            raise _BrokenRule("its approval request was not in a state that allows this step") from None
         recorded = RecordedStep(row.number, datetime_from_microseconds(row.time), step)
         self.requests[row.about] = replace(record, steps=(*record.steps, recorded))
 
@@ -262,7 +265,7 @@ class LineVerifier:
         is_last_charge = self.charge.number == number
         charge = self.charge if is_last_charge else self.earlier(row.number, {"number": number})
         if charge is None or charge.kind != "charge" or (charge.cost, charge.analyst) != (row.cost, row.analyst):
-            raise _BrokenRule("it does not spend the cost of its charge")
+            raise _BrokenRule("the charge that it belongs to is missing, or has another cost or analyst")
         if not row.account.startswith(f"{charge.account} "):
             raise _BrokenRule("its account is not a period of the account that was charged")
 
@@ -311,7 +314,7 @@ def require_ledger_gone(place: str, key: str) -> None:
     raise LedgerUnavailable(
         "an export can only replace a lost ledger, and the ledger of this export still exists",
         place=place,
-        fix="copy the ledger itself, which then accepts no more charges; if it is unusable, move its file away first",
+        fix="copy the ledger itself (it then accepts no more charges); if it is unusable, move its file away first",
     )
 
 

@@ -20,12 +20,13 @@ def open_store(address: str | os.PathLike[str], schema: str | None, timeout: flo
 
         return PostgresStore(ServerAddress.parse(str(address), schema), timeout)
     if schema is not None:
-        raise InvalidParameter("schema", schema, "left out: the ledger is a file")
+        raise InvalidParameter("schema", schema, "left out, because the ledger is a file")
     if isinstance(address, str) and _LOOKS_LIKE_DATABASE.search(address):
         raise InvalidParameter(
             "ledger",
             ValueWords("the address of a database in a form that is not supported"),
             "a path, or an address such as postgresql://host/db",
+            fix="write the address as postgresql://host/db",
         )
     return SQLiteStore(address, timeout)
 

@@ -99,8 +99,8 @@ class PostgresStore:
         if self._book is not None and self._book.can_change:
             messages.append(
                 "this curator is connected as the owner of the ledger's schema or of a table in it, or as an "
-                "administrator, who can change recorded charges: connect as a role made with sfumato ledger init "
-                "--spender"
+                "administrator, who can change recorded charges: connect as a role made with `sfumato ledger init "
+                "--spender`"
             )
         if not _is_writable(self.anchor_paths[0].parent):
             messages.append(
@@ -296,9 +296,7 @@ class PostgresStore:
         """
         with self.reading() as rows:
             actual_shape = set(rows.run(SHAPE.format(schema=self._address.schema)))
-        return (
-            None if actual_shape == expected_shape(self._address.schema) else "its schema is not the one that was made"
-        )
+        return None if actual_shape == expected_shape(self._address.schema) else "its schema was changed"
 
     def content_fault(self) -> str | None:
         """Let the server check its indexes or, if it cannot, count every index against its table."""
@@ -307,10 +305,10 @@ class PostgresStore:
         with self.reading() as rows:
             return index_fault(rows.run, self._address.schema)
 
-    def backup(self, place: object) -> None:
+    def backup(self, path: object) -> None:
         """Write a copy of one moment as a SQLite ledger, under a name that must be new."""
         with self.reading() as rows:
-            write_copy(place, LedgerContent(self._key, rows.all_lines, (), self.bodies.read))
+            write_copy(path, LedgerContent(self._key, rows.all_lines, (), self.bodies.read))
 
     @contextlib.contextmanager
     def fill_empty(self, content: LedgerContent, last: Row | None, *, refill: bool) -> Iterator[Iterator[Row]]:
@@ -327,7 +325,7 @@ class PostgresStore:
                 raise LedgerUnavailable(
                     "a ledger can only be copied into an empty one, and the target already has lines",
                     place=self.place,
-                    fix="name another schema, and create it with sfumato ledger init",
+                    fix="name another schema, and create it with `sfumato ledger init`",
                 )
             if head is None and last is not None and not refill:
                 raise lost_target_error(self.place)
@@ -341,7 +339,7 @@ class PostgresStore:
             raise LedgerUnavailable(
                 "only the owner of its schema may copy a ledger into or out of a database",
                 place=self.place,
-                fix="connect as the owner, who ran sfumato ledger init",
+                fix="connect as the owner, who ran `sfumato ledger init`",
             )
 
     def _insert_content(self, transaction: PostgresRows, content: LedgerContent) -> None:

@@ -61,9 +61,12 @@ def database_and_possible_listeners(conninfo: str, timeout: float) -> tuple[str,
     where a connection is refused or not made in time, where there is no such socket, and where the name of the host is
     unknown.
     """
-    database, places = _database_and_configured_listeners(conninfo)
+    database, configured_listeners = _database_and_configured_listeners(conninfo)
     return database, [
-        listener for place in places for listener in _resolve_host(place) if _may_listen(listener, timeout)
+        listener
+        for configured in configured_listeners
+        for listener in _resolve_host(configured)
+        if _may_listen(listener, timeout)
     ]
 
 
@@ -79,12 +82,12 @@ def _database_and_configured_listeners(conninfo: str) -> tuple[str, list[Listene
     count = len(addresses if options["hostaddr"] else hosts)
     hosts, addresses = (values if any(values) else [""] * count for values in (hosts, addresses))
     ports = ports * count if len(ports) == 1 else ports
-    return database, [Listener(*place) for place in zip(hosts, addresses, ports, strict=True)]
+    return database, [Listener(*host_address_port) for host_address_port in zip(hosts, addresses, ports, strict=True)]
 
 
-def _resolve_host(place: Listener) -> list[Listener]:
+def _resolve_host(listener: Listener) -> list[Listener]:
     """Return one place for each address of a host, and none for a host whose name is unknown."""
-    host, hostaddr, port = place.host, place.hostaddr, place.port or _PORT
+    host, hostaddr, port = listener.host, listener.hostaddr, listener.port or _PORT
     if hostaddr:
         return [Listener(host, hostaddr, port)]
     if not host:
@@ -106,12 +109,12 @@ def _default_folder() -> str:
         connection.finish()
 
 
-def _may_listen(place: Listener, timeout: float) -> bool:
+def _may_listen(listener: Listener, timeout: float) -> bool:
     try:
-        if place.hostaddr:
-            socket.create_connection((place.hostaddr, int(place.port)), timeout).close()
-        elif place.host.startswith(("/", "@")):
-            return _accepts_on_socket(f"{place.host}/.s.PGSQL.{place.port}", timeout)
+        if listener.hostaddr:
+            socket.create_connection((listener.hostaddr, int(listener.port)), timeout).close()
+        elif listener.host.startswith(("/", "@")):
+            return _accepts_on_socket(f"{listener.host}/.s.PGSQL.{listener.port}", timeout)
     except TimeoutError:
         return False
     except OSError as error:
@@ -183,8 +186,8 @@ class Connection(psycopg.Connection[TupleRow]):
         finally:
             self._cut_at = None
 
-    def wait(self, gen: PQGen[T], *given: Any, **named: Any) -> T:
-        return super().wait(gen if self._cut_at is None else self._with_deadline(gen, self._cut_at), *given, **named)
+    def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        return super().wait(gen if self._cut_at is None else self._with_deadline(gen, self._cut_at), *args, **kwargs)
 
     def _with_deadline(self, gen: PQGen[T], cut_at: float) -> PQGen[T]:
         """Check the deadline whenever the driver does anything, which is every tenth of a second at least."""
@@ -280,9 +283,9 @@ class PostgresSession:
     def _require_ours(self) -> Connection:
         if not self.is_ours:
             raise LedgerUnavailable(
-                "a transaction belongs to the process that began it",
+                "a transaction can only be used in the process that began it",
                 place=self.place,
-                fix="fork outside transactions; the child process opens its own",
+                fix="fork while no transaction is open, and begin a new transaction in the child process",
             )
         return self._connection
 
@@ -303,9 +306,10 @@ class PostgresSession:
             self._require_writable(recovering, read_only, encoding)
             if not has_schema or not has_book:
                 raise LedgerUnavailable(
-                    f"there is no ledger in schema {schema}",
+                    f"there is no ledger in schema {schema!r}",
                     place=self.place,
-                    fix="create it once, as the owner of the database: sfumato ledger init ADDRESS; or name its schema",
+                    fix="as the database's owner, create it with `sfumato ledger init ADDRESS`, or name the schema of "
+                    "an existing ledger",
                 )
             books = self.run(f"SELECT version, id, key FROM {schema}.book")
         if len(books) != 1:
@@ -425,7 +429,7 @@ def refusal_for_error(error: psycopg.Error, place: str) -> LedgerUnavailable:
     else:
         rule, fix = (
             f"the ledger's server refused a statement (SQLSTATE {state})",
-            "verify it: sfumato ledger verify ADDRESS",
+            "verify it: `sfumato ledger verify ADDRESS`",
         )
     return LedgerUnavailable(rule, place=place, fix=fix)
 
@@ -445,23 +449,23 @@ def _explain_connection_failure(error: psycopg.Error) -> tuple[str, str]:
     if "certificate" in message or "SSL" in message:
         return (
             "the TLS certificate of the ledger's server could not be verified",
-            "add sslrootcert=<file> to the address, with the certificate of its authority",
+            "add sslrootcert=FILE to the address, where FILE holds the CA certificate of the server",
         )
     return (
         "the ledger's server cannot be reached, or the connection to it was lost; nothing was charged",
-        "check that the server is running and that the ledger's address is right, then ask again",
+        "check that the server is running and that the ledger's address is right, then try again",
     )
 
 
 _LOST = {"08", "57"}
-_LOCKED = ("the ledger is locked by another process", "wait and ask again; nothing was charged")
+_LOCKED = ("the ledger is locked by another process", "wait and try again; nothing was charged")
 _RIGHTS = (
     "this role does not have the rights of a spender",
-    "as the owner of the schema, run sfumato ledger init ADDRESS --spender ROLE",
+    "as the owner of the schema, run `sfumato ledger init ADDRESS --spender ROLE`",
 )
 _FULL = ("the disk is full: nothing more can be charged", "make room on the disk of the ledger's server")
 _MISSING = ("the tables of this ledger do not exist", "name the schema of the ledger, or restore it from a backup")
-_SLOW = ("the server ended a transaction that was idle for too long; nothing was charged", "ask again")
+_SLOW = ("the server ended a transaction that was idle for too long; nothing was charged", "try again")
 _UNSTORABLE = (
     "the database cannot store a text with NUL or an incomplete character; nothing was written",
     "leave out such characters",
@@ -477,10 +481,10 @@ _TROUBLES = {
     "42703": _MISSING,
     "25006": ("the ledger's server is read-only now", "name the primary server"),
     "25P03": _SLOW,
-    "57014": ("the server ended a statement that took too long; nothing was charged", "ask again"),
-    "53300": ("the ledger's server has no free connection", "raise max_connections there, or ask again later"),
+    "57014": ("the server ended a statement that took too long; nothing was charged", "try again"),
+    "53300": ("the ledger's server has no free connection", "raise max_connections there, or try again later"),
     "23505": (
         "another program wrote lines without waiting for the lock; nothing was charged",
-        "let only Sfumato write to the ledger, and verify it: sfumato ledger verify ADDRESS",
+        "let only Sfumato write to the ledger, and verify it: `sfumato ledger verify ADDRESS`",
     ),
 }

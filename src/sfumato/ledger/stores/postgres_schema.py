@@ -164,7 +164,7 @@ def require_current_version(version: int, place: str, *, making: bool = False) -
         raise LedgerUnavailable(
             f"this ledger was written by an older Sfumato (schema {version}; this version needs {len(MIGRATIONS)})",
             place=place,
-            fix="as its owner, run sfumato ledger init with this address: it migrates the ledger",
+            fix="as its owner, run `sfumato ledger init` with this address: it migrates the ledger",
         )
 
 

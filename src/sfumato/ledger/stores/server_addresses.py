@@ -72,7 +72,8 @@ class ServerAddress:
             has_password = parts.password is not None
             pairs = _parse_query_string(parts.query, strict=bool(parts.query))
         except ValueError:
-            raise InvalidParameter("ledger", "…", "an address such as postgresql://host/db") from None
+            rule, fix = "an address such as postgresql://host/db", "write the address as postgresql://host/db"
+            raise InvalidParameter("ledger", "…", rule, fix=fix) from None
         if has_password or any(name in _SECRET for name, _ in pairs):
             raise InvalidParameter(
                 "ledger",
@@ -106,7 +107,7 @@ class ServerAddress:
             raise LedgerUnavailable(
                 "over a network the certificate of the ledger's server must be verified: sslmode=verify-full",
                 place="sslmode",
-                fix="leave sslmode out, and name the certificate of its authority: sslrootcert=…",
+                fix="leave sslmode out, and add sslrootcert=FILE, where FILE holds the CA certificate of the server",
             )
         return {"sslmode": ssl_mode}
 
@@ -117,8 +118,8 @@ def _single_schema(in_address: list[str], schema: str | None) -> str:
         raise InvalidParameter(
             "schema",
             schema,
-            "the one in the address, if both are given",
-            fix="name the schema in the address or as a parameter, not in both",
+            "the same in the address and as a parameter",
+            fix="remove one of the two schemas",
         )
     return schemas.pop() if schemas else SCHEMA
 

@@ -32,7 +32,7 @@ APPLICATION = 0x5F0A70  # in the file's header: marks our ledgers
 
 _TYPES = {"number": "INTEGER PRIMARY KEY"} | dict.fromkeys(("time", "tab", "about", "terms"), "INTEGER NOT NULL")
 _TABLE = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in COLUMNS)
-_UNDER_WAY = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in PendingCharge._fields)
+_PENDING_COLUMNS = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in PendingCharge._fields)
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -50,7 +50,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE header (key TEXT NOT NULL) STRICT",
         "CREATE TRIGGER one_key BEFORE UPDATE ON header BEGIN SELECT RAISE(ABORT, 'the key is never changed'); END",
         "CREATE TRIGGER kept_key BEFORE DELETE ON header BEGIN SELECT RAISE(ABORT, 'the key is never removed'); END",
-        f"CREATE TABLE under_way (\n    {_UNDER_WAY}\n) STRICT",
+        f"CREATE TABLE under_way (\n    {_PENDING_COLUMNS}\n) STRICT",
         "CREATE INDEX by_question ON under_way (account, plan, data)",
         "CREATE INDEX by_asker ON under_way (account, analyst, request)",
         "CREATE TRIGGER no_update BEFORE UPDATE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never changed'); END",
@@ -188,14 +188,14 @@ class SQLiteStore:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Migrate an older file to this version's schema, completely or not at all; refuse a newer or a foreign one."""
-        version = self._require_known_version(connection)
+        version = self._require_supported_version(connection)
         local_files.restrict_to_owner(self._path)
         if version == _schema_version():
             return
         self._enable_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version = self._require_known_version(connection)
+            version = self._require_supported_version(connection)
             for migration in MIGRATIONS[max(version - LAST_UNSUPPORTED_SCHEMA, 0) :]:
                 for statement in migration:
                     connection.execute(statement)
@@ -228,7 +228,7 @@ class SQLiteStore:
                 )
             return
 
-    def _require_known_version(self, connection: sqlite3.Connection) -> int:
+    def _require_supported_version(self, connection: sqlite3.Connection) -> int:
         stored_version, application, objects = connection.execute(_IDENTITY).fetchone()
         version = stored_version & ~BACKUP
         is_empty = objects == 0
@@ -276,7 +276,7 @@ class SQLiteStore:
                 "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid"
             )
             is_unchanged = [sql for (sql,) in schema] == expected
-        return None if is_unchanged else "its schema is not the one that was written"
+        return None if is_unchanged else "its schema was changed"
 
     def content_fault(self) -> str | None:
         """Run SQLite's integrity check of pages and indexes."""
@@ -284,9 +284,9 @@ class SQLiteStore:
             (report,) = self._connection_to_same_file().execute("PRAGMA integrity_check(1)").fetchone()
         return None if report == "ok" else "its pages or indexes contradict each other"
 
-    def backup(self, place: object) -> None:
+    def backup(self, path: object) -> None:
         """Copy the ledger as of now to a new file, complete and readable by its owner only."""
-        target = local_files.resolve_ledger_path(place)
+        target = local_files.resolve_ledger_path(path)
         if target.exists():
             raise LedgerUnavailable("a backup never overwrites a file", place=str(target), fix="name a new file")
         partial = local_files.create_temporary(target)
@@ -340,7 +340,7 @@ class SQLiteStore:
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", None) or 0
             if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-                why = "SQLite cannot read it: it is not a ledger, or it is destroyed"
+                why = "SQLite cannot read this file, which is not a ledger or is destroyed"
                 fix = "check the path (default: sfumato.ledger beside the policy); if it is right, restore a backup"
                 raise LedgerDamaged(None, why, fix=fix) from error
             rule, fix = _REFUSALS.get(code & 0xFF, _OTHER_REFUSAL)
@@ -502,20 +502,20 @@ class LedgerContent(NamedTuple):
     """Returns a large answer by its hash."""
 
 
-def write_copy(place: object, content: LedgerContent) -> None:
+def write_copy(path: object, content: LedgerContent) -> None:
     """Write lines, and the large answers that they refer to, as a backup to a new file."""
-    with copy_published_on_exit(place, content, mark=BACKUP):
+    with copy_published_on_exit(path, content, mark=BACKUP):
         pass
 
 
 @contextmanager
 def copy_published_on_exit(
-    place: object, content: LedgerContent, *, already_written: Path | None = None, mark: int = 0
+    path: object, content: LedgerContent, *, already_written: Path | None = None, mark: int = 0
 ) -> Iterator[Path]:
     """Write lines to a file that gets its final name when the block ends; inside the block it can be checked. With
     ``already_written``, that file is published, and nothing is written.
     """
-    target = local_files.resolve_ledger_path(place)
+    target = local_files.resolve_ledger_path(path)
     local_files.require_local_filesystem(target)
     if target.exists():
         raise LedgerUnavailable("a copy never overwrites a file", place=str(target), fix="name a new file")
@@ -554,7 +554,7 @@ def _write_ledger(path: Path, content: LedgerContent, bodies: BodyFiles, mark: i
         raise LedgerUnavailable(
             "the copy could not be written",
             place=str(path.parent),
-            fix="make the folder writable, and free space on the disk",
+            fix="make the folder writable, or free space on the disk",
         ) from None
 
 
@@ -573,7 +573,7 @@ def lost_target_error(place: str) -> LedgerUnavailable:
         "this ledger was moved before, and the ledger it was moved to is lost, with all that was charged there",
         place=place,
         fix="restore that ledger from a backup; or, as the owner, accept that its charges are forgotten: "
-        "sfumato ledger copy --accept-loss",
+        "`sfumato ledger copy --accept-loss`",
     )
 
 

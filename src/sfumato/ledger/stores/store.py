@@ -171,7 +171,7 @@ class Store(Protocol):
         it.
         """
 
-    def backup(self, place: object) -> None:
+    def backup(self, path: object) -> None:
         """Copy it as of now, with all large answers that its lines refer to."""
 
     def require_owner(self) -> None:
@@ -197,10 +197,13 @@ class BodyFiles:
         try:
             self._write(digest, content)
         except OSError as error:
+            is_no_folder = isinstance(error, (FileExistsError, NotADirectoryError))
             raise LedgerUnavailable(
                 f"a large answer could not be written beside the ledger ({os.strerror(error.errno or 0)})",
                 place=str(self.folder),
-                fix="make the folder writable for this user, and free space on the disk",
+                fix="move the file of this name away: large answers need a folder here"
+                if is_no_folder
+                else "make the folder writable for this user, or free space on the disk",
             ) from error
         return digest
 

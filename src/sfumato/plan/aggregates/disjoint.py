@@ -71,7 +71,9 @@ class DisjointMeasures:
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
         if None in map(contributing_rows_predicate, self.members):
-            raise InvalidParameter("members", ValueWords("a measure of all rows"), "measures with a predicate each")
+            raise InvalidParameter(
+                "members", ValueWords("a measure of all rows"), "measures that each have a condition"
+            )
 
     @property
     def noise_count(self) -> int:
@@ -170,8 +172,8 @@ def merge_disjoint_measures(measures: Sequence[Measure], *, splits_row_count: bo
             replacements |= {candidate.measure: (candidate.member,) for candidate in group}
             taken_by_first[group[0].measure] = DisjointMeasures(members)
     taken = [taken_by_first.get(measure, measure) for measure in measures]
-    kept = (measure for measure in taken if measure not in replacements)
-    return MergedMeasures(tuple(kept), replacements)
+    remaining_measures = (measure for measure in taken if measure not in replacements)
+    return MergedMeasures(tuple(remaining_measures), replacements)
 
 
 @dataclass(frozen=True)
@@ -246,8 +248,10 @@ def _are_disjoint(first: _MergeCandidate, second: _MergeCandidate) -> bool:
     """
     if not can_hold_together(first.limits, second.limits):
         return True
-    listed = [(_listed_values(one), _listed_values(other)) for one in first.conjuncts for other in second.conjuncts]
-    if any(one and other and one[0] == other[0] and one[1].isdisjoint(other[1]) for one, other in listed):
+    comparisons = [
+        (_operand_and_values(one), _operand_and_values(other)) for one in first.conjuncts for other in second.conjuncts
+    ]
+    if any(one and other and one[0] == other[0] and one[1].isdisjoint(other[1]) for one, other in comparisons):
         return True
     return any(
         _negated(condition) in other.conjuncts or _operand_of_null_test(condition) in other.limits
@@ -256,7 +260,7 @@ def _are_disjoint(first: _MergeCandidate, second: _MergeCandidate) -> bool:
     )
 
 
-def _listed_values(condition: Expression) -> tuple[Expression, frozenset[Any]] | None:
+def _operand_and_values(condition: Expression) -> tuple[Expression, frozenset[Any]] | None:
     """Return the operand of ``= value`` or ``IN (…)`` and its values; None for another condition, and for doubles,
     since literals that differ may be the same double.
     """
@@ -320,15 +324,15 @@ def _without_implied_null_tests(where: Expression | None, conditions: Sequence[E
     if where is None:
         return None
     tests = where.arguments if isinstance(where, Call) and where.function == "AND" else (where,)
-    kept = list(tests)
+    needed = list(tests)
     for test in tests:
-        others = [other for other in kept if other is not test]
+        others = [other for other in needed if other is not test]
         operand = _operand_of_not_null_test(test)
         if operand is not None and _is_never_null(operand, (*conditions, *others)):
-            kept = others
-    if len(kept) == len(tests):
+            needed = others
+    if len(needed) == len(tests):
         return where
-    return call("AND", *kept) if len(kept) > 1 else kept[0] if kept else None
+    return call("AND", *needed) if len(needed) > 1 else needed[0] if needed else None
 
 
 def _operand_of_not_null_test(test: Expression) -> Expression | None:

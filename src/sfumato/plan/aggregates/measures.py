@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from sfumato.array_types import Floats
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions.declaring import call
 from sfumato.policy import Domain, Type
@@ -518,7 +518,7 @@ def value_range(value: Expression) -> tuple[Fraction, Fraction]:
     """Return the declared or derived range of a summed value."""
     bounds = value.domain.range
     if bounds is None:
-        raise InvalidParameter("value", value.domain, "an expression with a finite range")
+        raise InvalidParameter("value", ValueWords("one without bounds"), "an expression with a finite range")
     low, high = bounds
     return Fraction(low), Fraction(high)  # type: ignore[arg-type]
 

@@ -36,7 +36,7 @@ MAX_COLUMN_CELLS = 10**6
 """The most cells of one column."""
 MAX_WEIGHT = 10**6
 """The largest weight of a candidate: with it a score of 2^62 steps is still compared exactly, in Python integers."""
-KEPT_CELLS = 12 * 10**6
+MAX_CACHED_CELLS = 12 * 10**6
 """The cells of marginals that are cached; which ones is decided by sizes and order alone."""
 _EXACT = 1 << 53
 _MAX_NARROW = 1 << 32
@@ -106,7 +106,7 @@ class CodedRows:
         if columns in self._cached_marginals:
             return self._cached_marginals[columns]
         marginal = self._count_cells(columns)
-        if sum(cached.size for cached in self._cached_marginals.values()) + marginal.size <= KEPT_CELLS:
+        if sum(cached.size for cached in self._cached_marginals.values()) + marginal.size <= MAX_CACHED_CELLS:
             self._cached_marginals[columns] = marginal
         return marginal
 
@@ -161,10 +161,14 @@ class CellRows(PlanReading[CountedCells]):
     def _require_sets(self) -> None:
         count = len(self.cells)
         if len(self.distinct_sets) != len(self.sets) or not all(
-            not each or (each[0] >= 0 and each[-1] < count and all(map(lt, each, each[1:]))) for each in self.sets
+            not column_set
+            or (column_set[0] >= 0 and column_set[-1] < count and all(map(lt, column_set, column_set[1:])))
+            for column_set in self.sets
         ):
             raise InvalidParameter(
-                "sets", self.sets[:3], f"different lists of column indices from 0 to {len(self.cells) - 1}, ascending"
+                "sets",
+                self.sets[:3],
+                f"different lists of column indices from 0 to {len(self.cells) - 1}, each in ascending order",
             )
 
     @cached_property
@@ -236,7 +240,9 @@ class CellCounts:
 
     def __post_init__(self) -> None:
         if self.columns not in self.reading.distinct_sets:
-            raise InvalidParameter("columns", self.columns, "one of the sets of columns that the reading counts")
+            counted = sorted(self.reading.distinct_sets)
+            rule = f"one of the sets of columns that its CellRows reading counts, such as {counted[-1]}"
+            raise InvalidParameter("columns", self.columns, rule)
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -329,21 +335,27 @@ class ColumnSetDistances:
             raise InvalidParameter(
                 "views",
                 ValueWords(given),
-                "a list of the same length as predicted, weights and penalties, at least 1",
+                "a non-empty list, with as many entries as each of predicted, weights and penalties",
                 fix="give one prediction, one weight and one penalty for each view",
             )
         if [view.size for view in self.views] != [values.size for values in self.predicted]:
             raise InvalidParameter(
                 "predicted", len(self.predicted), "a list with one array for each view, of the same length as the view"
             )
-        if any(values.dtype != np.int64 for values in self.predicted):
-            raise InvalidParameter("predicted", self.predicted[0].dtype, "a list of arrays of whole numbers")
+        wrong_types = [values.dtype for values in self.predicted if values.dtype != np.int64]
+        if wrong_types:
+            raise InvalidParameter(
+                "predicted",
+                ValueWords(f"an array of the type {wrong_types[0]}"),
+                "a list of arrays of whole numbers, of the type int64",
+                fix="round each array and convert it: numpy.rint(values).astype(numpy.int64)",
+            )
         if any(type(weight) is not int or not 1 <= weight <= MAX_WEIGHT for weight in self.weights):
             raise InvalidParameter("weights", self.weights[:3], f"a list of whole numbers from 1 to {MAX_WEIGHT:,}")
         if any(type(penalty) is not int for penalty in self.penalties):
             raise InvalidParameter("penalties", self.penalties[:3], "a list of whole numbers")
         if any(view.reading != self.views[0].reading for view in self.views):
-            raise InvalidParameter("views", len(self.views), "a list of views of the same rows")
+            raise InvalidParameter("views", len(self.views), "a list of views that share one reading")
 
     @property
     def bounded(self) -> BoundedPlan:

@@ -166,13 +166,26 @@ class FactoredTotals:
 
     def __post_init__(self) -> None:
         if self.totals.scaled.coordinates != 1:
-            raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure with one total per group")
-        if self.weights.ndim != 2 or not self.weights.size or np.abs(self.weights).max() >= 1 << 20:
+            raise InvalidParameter(
+                "totals",
+                self.totals.scaled.measure.name,
+                "a measure with one total per group",
+                fix="use a measure of one total, such as a count or a sum",
+            )
+        if self.weights.ndim != 2 or not self.weights.size:
             raise InvalidParameter(
                 "weights",
-                ValueWords("other values"),
+                ValueWords(f"an array of shape {self.weights.shape}"),
+                "a matrix with at least one row and one column",
+                fix="give one row for each measured number of a series, and one column for each of its periods",
+            )
+        largest = int(np.abs(self.weights).max())
+        if largest >= 1 << 20:
+            raise InvalidParameter(
+                "weights",
+                ValueWords(f"a weight of {largest:,} in absolute value"),
                 "a matrix of whole numbers below 2^20 in absolute value",
-                fix="round the weights, or divide them by a common factor",
+                fix="divide all weights by a common factor, and round them",
             )
 
     @property

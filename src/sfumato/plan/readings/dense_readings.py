@@ -97,7 +97,12 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
 
     def __post_init__(self) -> None:
         if len(self.cells) != len(self.bounded.plan.keys) or not all(self.cells):
-            raise InvalidParameter("cells", len(self.cells), "a list of cells for each key of the plan")
+            sizes = ", ".join(str(len(key_cells)) for key_cells in self.cells[:9])
+            raise InvalidParameter(
+                "cells",
+                ValueWords(f"{len(self.cells)} lists" + (f", of {sizes} cells" if sizes else "")),
+                f"a list of {len(self.bounded.plan.keys)} lists of cells, one for each key, and none of them empty",
+            )
         if any(len(set(key_cells)) != len(key_cells) or None in key_cells for key_cells in self.cells):
             raise InvalidParameter(
                 "cells", ValueWords("a cell twice, or None"), "a list of different values without None"
@@ -105,25 +110,33 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         key_indices = range(len(self.cells))
         if not self.sets or any(list(attributes) != sorted({*attributes} & {*key_indices}) for attributes in self.sets):
             raise InvalidParameter(
-                "sets", self.sets[:3], f"lists of indices from 0 to {len(self.cells) - 1}, each in ascending order"
+                "sets",
+                self.sets[:3],
+                f"at least one list of indices from 0 to {len(self.cells) - 1}, each in ascending order",
             )
         if len({*self.sets}) != len(self.sets):
             raise InvalidParameter("sets", ValueWords("a set twice"), "a list of different sets")
         if self.cell_count > MAX_CELLS:
             raise InvalidParameter(
-                "sets", ValueWords("too many cells"), f"sets with at most {MAX_CELLS:,} cells in total"
+                "sets",
+                ValueWords(f"{self.cell_count:,} cells"),
+                f"small enough to have at most {MAX_CELLS:,} cells in total",
+                fix="leave out the sets with the most cells, or merge cells of a key",
             )
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE):
-            raise InvalidParameter("bounded", self.bounded.strategy.value, "a plan whose rows are weighted or sampled")
+            raise InvalidParameter(
+                "bounded", self.bounded.strategy.value, "a plan with the strategy whole, reweight or sample"
+            )
         if len(self.bounded.measures) != 1 or self.bounded.measures[0].coordinates != 1:
             raise InvalidParameter(
                 "bounded",
-                ValueWords("other measures"),
-                "a plan with exactly one measure of a single total, such as a count",
+                ValueWords(f"measures with {[scaled.coordinates for scaled in self.bounded.measures]} totals"),
+                "a plan with exactly one measure, which has a single total",
+                fix="ask for one count or one sum",
             )
         if not all(key.domain.nullable for key in self.bounded.plan.keys):
             raise InvalidParameter(
-                "bounded", ValueWords("a key that cannot be missing"), "a plan whose keys count every row"
+                "bounded", ValueWords("a key that is not nullable"), "a plan whose keys are all nullable"
             )
 
     def shape(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
@@ -238,8 +251,12 @@ class MarginalView:
     """The indices, in the flat marginal, of the cells that are counted together; None for one count per cell."""
 
     def __post_init__(self) -> None:
-        if len(self.reading.sets) != 1 or not {*self.attribute_set} <= {*self.reading.sets[0]}:
-            raise InvalidParameter("attribute_set", self.attribute_set, "indices of the marginal that is read")
+        if len(self.reading.sets) != 1:
+            rule = "a reading of exactly one set of keys"
+            raise InvalidParameter("reading", ValueWords(f"{len(self.reading.sets)} sets"), rule)
+        if not {*self.attribute_set} <= {*self.reading.sets[0]}:
+            rule = f"a subset of {self.reading.sets[0]}, the indices of the keys that the reading counts"
+            raise InvalidParameter("attribute_set", self.attribute_set, rule)
         if list(self.attribute_set) != sorted({*self.attribute_set}):
             raise InvalidParameter("attribute_set", self.attribute_set, "different indices in ascending order")
         cell_count = math.prod(self.reading.shape(self.attribute_set))
@@ -251,7 +268,9 @@ class MarginalView:
             or cell_indices[-1] >= cell_count
         ):
             raise InvalidParameter(
-                "cells", cell_indices[:3], f"different indices from 0 to {cell_count - 1} in ascending order"
+                "cells",
+                self.cells and self.cells[:3],
+                f"a non-empty list of different indices from 0 to {cell_count - 1} in ascending order",
             )
 
     @property
@@ -313,7 +332,7 @@ class CountDistances:
                 "predicted", len(self.predicted), "a list with one array for each view, of the same length as the view"
             )
         if any(view.reading != self.views[0].reading for view in self.views):
-            raise InvalidParameter("views", len(self.views), "a list of views of one marginal that is read")
+            raise InvalidParameter("views", len(self.views), "a list of views that share one reading")
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -378,14 +397,12 @@ class ValueCounts(PlanReading[ValueStepCounts]):
 
     def __post_init__(self) -> None:
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
-            raise InvalidParameter(
-                "bounded", self.bounded.strategy.value, "a plan that samples rows, or in which every row is a unit"
-            )
+            raise InvalidParameter("bounded", self.bounded.strategy.value, "a plan with the strategy whole or sample")
         if [scaled.coordinates for scaled in self.bounded.measures] != [1, 1]:
             raise InvalidParameter(
                 "bounded",
-                ValueWords("other measures"),
-                "a plan with a sum of the value and a count of the rows that have one",
+                ValueWords(f"measures with {[scaled.coordinates for scaled in self.bounded.measures]} totals"),
+                "a plan with two measures of one total each: the sum of a value, and the number of its rows",
             )
 
     @property
@@ -477,7 +494,7 @@ def match_values_to_units(units: Integers, pairs: Integers, max_values: int) -> 
     """
     order = np.lexsort((pairs, units))
     is_kept = bytearray(int(pairs.max(initial=-1)) + 1)
-    kept: list[int] = []
+    matched_rows: list[int] = []
     current, remaining = -1, 0
     for start in range(0, len(order), _MATCHED_ROWS):
         rows = order[start : start + _MATCHED_ROWS]
@@ -486,8 +503,8 @@ def match_values_to_units(units: Integers, pairs: Integers, max_values: int) -> 
                 current, remaining = unit, max_values
             if remaining and not is_kept[pair]:
                 is_kept[pair], remaining = 1, remaining - 1
-                kept.append(row)
-    return np.array(kept, np.intp)
+                matched_rows.append(row)
+    return np.array(matched_rows, np.intp)
 
 
 @dataclass(frozen=True)
@@ -598,7 +615,9 @@ class SteppedTotal:
 
     def __post_init__(self) -> None:
         if self.bounded.plan.keys or len(self.bounded.measures) != 1 or self.scaled.coordinates != 1:
-            raise InvalidParameter("bounded", ValueWords("another plan"), "a plan with one total and no groups")
+            raise InvalidParameter(
+                "bounded", ValueWords("groups, or several totals"), "a plan with one total and no groups"
+            )
 
     @property
     def scaled(self) -> ScaledMeasure:

@@ -272,14 +272,16 @@ class ThresholdWeights:
         is_rising &= all(a < b for a, b in pairwise(self.values))
         if not self.values or not is_rising:
             raise InvalidParameter(
-                "values", ValueWords("other values"), "a list of ascending whole numbers from 1 to 1e12"
+                "values",
+                ValueWords("other values, or another order"),
+                "a list of ascending whole numbers from 1 to 1e12",
             )
         if not self.reached or not all(
             type(number) is int and 0 <= number <= len(self.values) for number in self.reached
         ):
             raise InvalidParameter(
                 "reached",
-                ValueWords("other values" if self.reached else "an empty list"),
+                ValueWords("other numbers" if self.reached else "an empty list"),
                 f"a list of whole numbers from 0 to {len(self.values)}, one for each group",
             )
 
@@ -343,7 +345,12 @@ class LinearTotals:
 
 def _require_one_total(totals: MeasureTotals) -> None:
     if totals.scaled.coordinates != 1:
-        raise InvalidParameter("totals", totals.scaled.measure.name, "a measure with one total per group")
+        raise InvalidParameter(
+            "totals",
+            totals.scaled.measure.name,
+            "a measure with one total per group",
+            fix="use a measure of one total, such as a count or a sum",
+        )
 
 
 @dataclass(frozen=True)
@@ -492,7 +499,10 @@ class GroupSizeHistogram:
     def __post_init__(self) -> None:
         if self.totals.scaled.coordinates != 1 or self.totals.scaled.bits or self.totals.scaled.low < 0:
             raise InvalidParameter(
-                "totals", self.totals.scaled.measure.name, "a measure that counts every group in whole numbers"
+                "totals",
+                self.totals.scaled.measure.name,
+                "a measure with one total per group, which is a whole number and never negative",
+                fix="use a count, or a sum of whole numbers that are at least 0",
             )
 
     @property

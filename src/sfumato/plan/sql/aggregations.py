@@ -67,13 +67,17 @@ class Aggregation:
         if self.name not in _SQL:
             raise InvalidParameter("name", self.name, f"one of {', '.join(_SQL)}")
         if self.of is None and self.name != "count":
-            raise InvalidParameter("of", self.of, f'a column or an expression, as in sf.{self.name}("cost")')
+            raise InvalidParameter("of", self.of, 'a column or an expression, such as "cost"')
         if (self.k is not None) != (self.name == "top_k"):
-            raise InvalidParameter("k", self.k, 'a number of values, given for top_k only: sf.top_k("drug", k=3)')
+            rule = (
+                "left out, since only top_k takes it" if self.name != "top_k" else "a whole number of values for top_k"
+            )
+            raise InvalidParameter("k", self.k, rule, fix="" if self.k is not None else 'write sf.top_k("drug", k=3)')
         if self.k is not None and exact_integer(self.k, "k", at_least=1) > MOST_FREQUENT:
             raise InvalidParameter("k", self.k, f"at most {MOST_FREQUENT}")
         if (self.at is None) is (self.name == "quantile"):
-            raise InvalidParameter("at", self.at, "a fraction such as 0.9, given for quantiles only")
+            rule = "a fraction such as 0.9" if self.at is None else "left out, since only quantiles take it"
+            raise InvalidParameter("at", self.at, rule)
         if (self.beside is None) == (self.name in _PAIR_AGGREGATES):
             rule = (
                 "a column or an expression, since this aggregate takes two"
@@ -117,14 +121,16 @@ AggregateText = Aggregation | str
 """An aggregation, or any SQL over aggregates: ``100.0 * COUNT_IF(late) / COUNT(*)``."""
 
 
-def aggregate_tree(asked: AggregateText, names: Names) -> Tree:
+def aggregate_tree(aggregate: AggregateText, names: Names) -> Tree:
     """Return an aggregation or SQL over aggregates as a tree in which these names are resolved."""
     from sfumato.plan.sql.fragments import parse_expression, substitute_names
 
-    if not isinstance(asked, (Aggregation, str)):
-        raise InvalidParameter("agg", asked, "an aggregation, such as sf.count(), or SQL with aggregates")
+    if not isinstance(aggregate, (Aggregation, str)):
+        raise InvalidParameter("agg", aggregate, "an aggregation, such as sf.count(), or SQL with aggregates")
     return (
-        asked.tree(names) if isinstance(asked, Aggregation) else substitute_names(parse_expression(asked, names), names)
+        aggregate.tree(names)
+        if isinstance(aggregate, Aggregation)
+        else substitute_names(parse_expression(aggregate, names), names)
     )
 
 
@@ -275,11 +281,13 @@ class Histogram:
 
         domain = lower_expression(column.copy(), rows.resolve).domain
         if domain.type not in (Type.INTEGER, Type.REAL):
-            rule = f"a histogram needs a numeric column; {self.of} is {domain.type.value}"
+            rule = f"a histogram needs a numeric column; '{self.of}' is {domain.type.value}"
             raise Unsupported("histogram", rule, fix="group by the values of the column, or use a numeric expression")
         if domain.range is None or domain.range[0] == domain.range[1]:
-            rule = f"a histogram divides the declared range into equal bins, and {self.of} has no such range"
-            raise Unsupported("histogram", rule, fix=f"declare bounds for {self.of} in the policy")
+            lack = "no declared bounds" if domain.range is None else "only one possible value"
+            rule = f"a histogram divides the range between declared bounds into equal bins, and '{self.of}' has {lack}"
+            fix = f"declare {'' if domain.range is None else 'two different '}bounds for '{self.of}' in the policy"
+            raise Unsupported("histogram", rule, fix=fix)
         low, high = (Fraction(end) for end in domain.range)  # type: ignore[arg-type]
         return [low + (high - low) * index / self.bins for index in range(self.bins + 1)]
 

@@ -110,11 +110,11 @@ def start_selection(catalog: Catalog, name: str, alias: str | None = None) -> Ro
     """Start with all rows of one private table."""
     with step_in_refusals(f"table {one_line_excerpt(name)}"):
         table = _find_table(catalog, name)
-        shown_name = table.name if alias is None else alias
-        tree = _select_from(_table_node(table, shown_name))
+        effective_alias = table.name if alias is None else alias
+        tree = _select_from(_table_node(table, effective_alias))
         step = table.name if alias is None else f"{table.name} as {alias}"
         return RowSelection(
-            catalog, table, shown_name, (), tree, qualified_columns(shown_name, table.columns)
+            catalog, table, effective_alias, (), tree, qualified_columns(effective_alias, table.columns)
         ).with_step(step, tree)
 
 
@@ -239,7 +239,7 @@ def _join_side(catalog: Catalog, other: RowSelection | str) -> _JoinSide:
         return _JoinSide(
             table, table.name, _table_node(table, table.name), qualified_columns(table.name, table.columns)
         )
-    names = qualified_columns(other.alias, [shown_name for shown_name, _ in other.names.values()])
+    names = qualified_columns(other.alias, [column_name for column_name, _ in other.names.values()])
     if len(other.steps) == 1:
         return _JoinSide(other.table, other.alias, _table_node(other.table, other.alias), names)
     return _JoinSide(other.table, other.alias, _subquery(other.select_statement(other.all_columns), other.alias), names)
@@ -329,7 +329,7 @@ def _public_columns(source: RowSelection, right: _JoinSide, same: Sequence[str])
 def union_all(source: RowSelection, other: RowSelection) -> RowSelection:
     """Concatenate the rows of two selections about the same units, with the columns that both have."""
     with step_in_refusals(step := f"union all {other.alias}"):
-        shared = [shown_name for key, (shown_name, _) in source.names.items() if key in other.names]
+        shared = [column_name for key, (column_name, _) in source.names.items() if key in other.names]
         members = [_union_member(member, shared) for member in (source, other)]
         union = exp.Union(this=members[0], expression=members[1], distinct=False)
         tree = _select_from(exp.Subquery(this=union, alias=_table_alias(source.alias)))
@@ -377,7 +377,7 @@ def _no_unit_refusal(table: CatalogTable) -> Unsupported:
     if table.every_row:
         rule = "in this table every row is its own unit, so a group per unit would hold one row"
         return Unsupported("rows-are-units", rule, fix="leave out per_unit(…) and use the columns directly")
-    rule = f"{table.name} has no column of its own for the unit"
+    rule = f"{table.name} has no column with the unit's id"
     return Unsupported("no-unit-name", rule, fix=f"start from the table that has the unit's id, and join {table.name}")
 
 
@@ -437,11 +437,11 @@ def lower_keys(source: RowSelection, keys: Sequence[OutputColumn], computed_keys
     """Lower the keys of GROUP BY: columns, histograms of them, and named expressions."""
     with step_in_refusals(f"group by {_step_text(keys, computed_keys)}"):
         plain_keys = [(_key_name(key), key) for key in keys]
-        named_keys = [(identifier(name).name, key) for name, key in computed_keys.items()]
+        aliased_keys = [(identifier(name).name, key) for name, key in computed_keys.items()]
         row_source = source.rows
         return tuple(
             (name, *_grouped_and_displayed_trees(key, source.names, row_source))
-            for name, key in (*plain_keys, *named_keys)
+            for name, key in (*plain_keys, *aliased_keys)
         )
 
 
@@ -452,7 +452,7 @@ def _key_name(key: OutputColumn) -> str:
         return tree.name
     key_text = f"sf.{key}" if isinstance(key, Histogram) else f'"{one_line_excerpt(key)}"'
     fix = f"name it, as in band={key_text}, or use derive(…) first"
-    raise Unsupported("unnamed-column", "a group key that is computed needs a name", fix=fix)
+    raise Unsupported("unnamed-column", "a computed group key needs a name", fix=fix)
 
 
 def _grouped_and_displayed_trees(key: OutputColumn, names: Names, row_source: RowSource) -> tuple[Tree, Tree]:
@@ -475,7 +475,7 @@ def start_question(source: RowSelection, keys: Keys, aggregates: Mapping[str, Ag
                 raise Unsupported("duplicate-column", f"two columns are named {name}", fix="rename one of them")
             identifier(name)
             results[name.lower()] = (name, aggregate_tree(request, source.names))
-        outputs = tuple(shown_name for shown_name, _ in results.values())
+        outputs = tuple(output_name for output_name, _ in results.values())
         return QuestionBuilder(source, keys, results, outputs, (*source.steps, *group_step, step))
 
 
@@ -511,7 +511,7 @@ def select(builder: QuestionBuilder, names: Sequence[str], computed_columns: Map
                 raise Unsupported(
                     "unknown-column",
                     rule,
-                    fix=fix_for_unknown_name(str(name), [shown_name for shown_name, _ in builder.results.values()]),
+                    fix=fix_for_unknown_name(str(name), [output_name for output_name, _ in builder.results.values()]),
                 )
         computed = {
             name.lower(): (identifier(name).name, _resolve_output_names(parse_expression(text), builder))

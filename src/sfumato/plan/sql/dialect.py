@@ -39,12 +39,12 @@ def function_name(node: exp.Expr) -> str:
 
 _CLOCK = (
     "clock",
-    "the current date and time are not supported: an answer cannot depend on when it is asked",
+    "the current date and time are not supported, since answers must not change with the time of day",
     "write the date as a literal, such as DATE '2024-01-31'",
 )
 _CHANCE = (
     "random",
-    "random functions are not supported: only the privacy mechanism draws random numbers",
+    "random functions are not supported, since only the privacy mechanism may add randomness",
     "leave out the random function",
 )
 _REGEX_OPERATOR = (
@@ -64,7 +64,7 @@ _REGEX_PARTS = (
     "write CASE WHEN REGEXP_MATCHES(text, 'pattern') THEN 'a' ELSE 'b' END, SUBSTR(text, 1, 3) or "
     "REPLACE(text, 'old', 'new')",
 )
-_FORMATTED = ("function", "only strftime formats dates here", "write STRFTIME(date, '%Y-%m')")
+_FORMATTED = ("function", "only STRFTIME can format dates", "write STRFTIME(date, '%Y-%m')")
 _GLOB = ("regex", "GLOB is not supported", "write text LIKE 'start%', or REGEXP_MATCHES(text, '^start')")
 _SUBQUERY = (
     "subquery",
@@ -86,7 +86,7 @@ _ZONE = ("time-zone", "time zones are not supported", "compare timestamps as the
 _UNNEST = (
     "unnest",
     "UNNEST can only be used in FROM, or once in a subquery without GROUP BY, aggregates or windows",
-    "write FROM <table> CROSS JOIN UNNEST(<list>) AS t(item), and ask about item",
+    "write FROM <table> CROSS JOIN UNNEST(<list>) AS t(item), and use item as a column",
 )
 
 _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
@@ -126,13 +126,13 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
     ),
     (
         (exp.Interval,),
-        ("interval", "an INTERVAL can only be added to or subtracted from a date", "write d + INTERVAL '3 day'"),
+        ("interval", "an INTERVAL can only be added to a date or subtracted from one", "write d + INTERVAL '3 day'"),
     ),
     (
         (exp.DateAdd, exp.DateSub),
         (
             "function",
-            "DATE_ADD and DATE_SUB are not supported; dates are shifted with + and -",
+            "DATE_ADD and DATE_SUB are not supported, since databases write them differently",
             "write d + INTERVAL '3 day'",
         ),
     ),
@@ -144,7 +144,7 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
             "use LIKE '%part%' or STARTS_WITH(text, 'start')",
         ),
     ),
-    ((exp.Collate,), ("function", "COLLATE is not supported", "compare the same case: LOWER(x) = 'text'")),
+    ((exp.Collate,), ("function", "COLLATE is not supported", "compare in lower case: LOWER(x) = 'text'")),
     ((exp.Explode, exp.Unnest), _UNNEST),
     ((exp.Alias,), ("alias", "AS cannot be used here", "use AS in SELECT")),
 ]
@@ -160,7 +160,11 @@ _NAMES = {
         "HISTOGRAM(x) is not supported",
         "count by bins: SELECT WIDTH_BUCKET(x, 0, 100, 10) AS bin, COUNT(*) … GROUP BY bin",
     ),
-    "date_sub": ("function", "DATE_SUB is not supported", "write DATE_DIFF('day', a, b)"),
+    "date_sub": (
+        "function",
+        "DATE_SUB is not supported, since its meaning differs between databases",
+        "to count days between dates, write DATE_DIFF('day', a, b); to subtract days, write d - INTERVAL '3 day'",
+    ),
     "age": (
         "function",
         "AGE returns an interval, which is not a number",
@@ -171,7 +175,7 @@ _NAMES = {
         ("to_date", "to_timestamp", "str_to_date", "date_parse", "parse_date"),
         (
             "function",
-            "only strptime parses dates with a format here",
+            "only STRPTIME can parse dates with a format",
             "write CAST(STRPTIME(text, '%d.%m.%Y') AS DATE)",
         ),
     ),

@@ -184,11 +184,11 @@ def _coded_column(table: Table, qualifier: str | None, name: str) -> Expression:
     if qualifier is not None and qualifier.lower() != table.name.lower():
         raise Unsupported(
             "unknown-alias",
-            f"no table in this question is named {qualifier[:60]}",
+            f"no table in this question is named '{qualifier[:60]}'",
             fix="write column names without a table",
         )
     if name.lower() not in columns_by_name:
-        rule = f"the policy declares no column named {name[:60]}"
+        rule = f"the policy declares no column named '{name[:60]}'"
         raise Unsupported("unknown-column", rule, fix=fix_for_unknown_name(name, table.columns))
     column = columns_by_name[name.lower()]
     if not table.is_coded(column):

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sfumato.plan.sql.text_positions import refusal_at
 from sfumato.quick_dataclass import dataclass
+from sfumato.suggested_fixes import join_with_or
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ def replace_joins_by_view(statement: exp.Select, views: Sequence[LinkedView]) ->
     joins, source = statement.args.get("joins") or [], statement.args.get("from_")
     if not joins or source is None:
         names = {table.name.lower() for table in statement.find_all(exp.Table)}
-        asked = [view.table.lower() for view in views if view.table.lower() in names]
-        return ViewQuestion((asked or [views[0].table.lower()])[0], statement)
+        queried_tables = [view.table.lower() for view in views if view.table.lower() in names]
+        return ViewQuestion((queried_tables or [views[0].table.lower()])[0], statement)
     tables = [node for node in (source.this, *(join.this for join in joins)) if isinstance(node, exp.Table)]
     aliases = {table.name.lower(): table.alias_or_name for table in tables}
     view, path = _view_and_joined_ancestors(joins, aliases, views)
@@ -81,17 +82,13 @@ def _view_and_joined_ancestors(
             path = view.ancestors_joining({*aliases})
             if path:
                 return view, path
-    known = " and ".join(
-        " JOIN ".join((view.table, *(ancestor.table for ancestor in view.ancestors)))
+    possible_joins = [
+        f"'{' JOIN '.join((view.table, *(ancestor.table for ancestor in view.ancestors)))}'"
         for view in views
         if view.ancestors
-    )
-    raise refusal_at(
-        joins[0],
-        "join",
-        f"only {known} can be joined here, each table once",
-        f"join only these, or query the drawn rows: {_ROWS}",
-    )
+    ]
+    rule = f"joins must follow the links of these tables, with each table once: {join_with_or(possible_joins)}"
+    raise refusal_at(joins[0], "join", rule, f"join the tables in this way, or draw rows and query them: {_ROWS}")
 
 
 def _check_join_keys(
@@ -142,8 +139,8 @@ def _replace_by_view_column(column: exp.Column, view: LinkedView, ancestors: Map
     view_names = [ancestor.columns[name] for ancestor in candidates if name in ancestor.columns]
     if not view_names and owner:
         ancestor = ancestors[owner]
-        rule = f"{view.table} were modelled without {ancestor.table}.{column.name}"
-        fix = f"name one of {', '.join(ancestor.columns)}" if ancestor.columns else f"ask {ancestor.table} alone"
+        rule = f"the model of {view.table} does not include {ancestor.table}.{column.name}"
+        fix = f"name one of {', '.join(ancestor.columns)}" if ancestor.columns else f"query {ancestor.table} alone"
         raise refusal_at(column, "unknown-column", rule, fix)
     if len(view_names) > 1:
         fix = f"write {candidates[0].table}.{column.name}, or the name of another of the joined tables"

@@ -206,7 +206,7 @@ class _CombiningBuilder:
         if not query.plan.measures and not undeclared_key_indices(
             query.plan.keys, conditions_met_by_rows(query.plan.source)
         ):
-            rule = "a SELECT that is combined with others needs an aggregate: its keys alone are known from the policy"
+            rule = "a SELECT that is combined with others needs an aggregate: its group keys alone are already public"
             raise refusal_at(select, "no-aggregate", rule, "add COUNT(*) to each SELECT")
         if query not in self.queries:
             self.queries.append(query)
@@ -318,8 +318,8 @@ class _CombiningBuilder:
             raise refusal_at(subquery, "scalar-subquery", rule, "select one aggregate in it, without GROUP BY")
         if rows.selected and rows.keys != frozenset():
             rule = (
-                f"which row {node_text(subquery)} returns depends on noisy numbers, so no range would "
-                "hold for its value"
+                f"the row that {node_text(subquery)} returns depends on noisy numbers, so the range "
+                "of its value is unknown"
             )
             raise refusal_at(
                 subquery, "selected-rows", rule, "select one aggregate in it, such as MAX(…), without LIMIT"
@@ -375,8 +375,9 @@ def _lower_join(
     if join.args.get("method") or kind not in ("", "INNER", "OUTER", "CROSS"):
         raise refusal_at(join, "join", f"{node_text(join)} of aggregated rows is not supported", _JOIN_FIX)
     if left.selected or right.selected:
-        rule = "rows that noisy numbers have selected, by HAVING, WHERE, LIMIT or UNION, cannot be joined"
-        raise refusal_at(join, "selected-rows", rule, "join all rows first, and select with WHERE or QUALIFY outside")
+        rule = "aggregated rows cannot be joined after HAVING, WHERE, LIMIT or UNION has selected some of them"
+        fix = "join all rows first, and filter them with WHERE or QUALIFY in an outer SELECT"
+        raise refusal_at(join, "selected-rows", rule, fix)
     first = len(left.outputs)
     right_columns = scope_columns(join.this.alias_or_name, right.outputs, first=first)
     using = [node.name for node in join.args.get("using") or ()]
@@ -434,12 +435,12 @@ def _using_pair(
 ) -> tuple[Expression, Expression]:
     sides = []
     for columns in (left, right):
-        found = [column for column in columns if column.name.lower() == name.lower() and not column.is_hidden]
-        if len(found) != 1:
+        matches = [column for column in columns if column.name.lower() == name.lower() and not column.is_hidden]
+        if len(matches) != 1:
             rule = f"USING ({name[:60]}) needs one column of that name on each side"
             raise refusal_at(join, "join", rule, "name a key that both SELECTs have, or write ON a.key = b.key")
-        check_noiseless_key(found[0].expression, join, "JOIN")
-        sides.append(found[0].expression)
+        check_noiseless_key(matches[0].expression, join, "JOIN")
+        sides.append(matches[0].expression)
     call("=", *sides)
     return sides[0], sides[1]
 
@@ -457,7 +458,7 @@ def _on_pairs(join: exp.Join, builder: OuterBuilder, first_right_column: int) ->
             rule = "aggregated rows can only be joined ON equal group keys"
             raise refusal_at(join, "join", rule, "write ON a.month = b.month, and put other conditions into WHERE")
         for side in sides:
-            check_noiseless_key(side, join, "JOIN")
+            check_noiseless_key(side, condition or join, "JOIN")
         pairs.append((sides[0], sides[1]))
     return pairs
 
@@ -493,7 +494,7 @@ def _identifying_joined_columns(
         return left.keys if not relation.keep_right else None
     if left.keys is not None and left.keys <= bare[0]:
         return shifted if not relation.keep_left else None
-    rule = "a join of aggregated rows needs all group keys of one side, so that a row has one match"
+    rule = "a join of aggregated rows must compare all group keys of one side, so that no row matches twice"
     raise refusal_at(join, "join", rule, _JOIN_FIX)
 
 
@@ -515,16 +516,16 @@ def _identifying_outer_outputs(outer: OuterSelect, below: frozenset[int] | None)
 
 def _outputs_showing(finish: Finish, references: Sequence[Key | NoisyColumn]) -> frozenset[int] | None:
     """Return the outputs that show these columns; None where one is not shown as it is."""
-    found = []
+    output_indices = []
     for reference in references:
-        shown = [
+        matches = [
             index for index, output in enumerate(finish.outputs)
             if isinstance(output.expression, Column) and output.expression.reference == reference
         ]  # fmt: skip
-        if not shown:
+        if not matches:
             return None
-        found.append(shown[0])
-    return frozenset(found)
+        output_indices.append(matches[0])
+    return frozenset(output_indices)
 
 
 def _split_around_scalars(select: exp.Select) -> tuple[exp.Select, exp.Select]:

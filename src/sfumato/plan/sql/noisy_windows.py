@@ -152,8 +152,9 @@ def _lower_frame(node: exp.Window, *, ordered: bool) -> Frame | None:
     if kind == "RANGE" and ends == ((None, "PRECEDING"), (0, "CURRENT")):
         return None
     if spec.args.get("exclude") or (kind != "ROWS" and ends != ((None, "PRECEDING"), (None, "FOLLOWING"))):
-        rule = "with GROUP BY, window frames must use ROWS: RANGE or GROUPS with a distance and EXCLUDE are unsupported"
-        raise refusal_at(node, "frame", rule, _FRAME_FIX)
+        rule = "with GROUP BY, a frame that is neither the default nor the whole partition must be written with ROWS"
+        excluding = "EXCLUDE is not supported in a frame"
+        raise refusal_at(node, "frame", excluding if spec.args.get("exclude") else rule, _FRAME_FIX)
     if not ordered and any(offset is not None for offset, _ in ends):
         raise refusal_at(node, "frame", "ROWS needs ORDER BY: without it the rows have no order", "add ORDER BY <key>")
     (start, start_side), (end, end_side) = ends
@@ -197,14 +198,13 @@ def lower_window_order(order_nodes: Sequence[exp.Expr], read: Read) -> tuple[Ord
 def check_noiseless_key(expression: Expression, node: exp.Expr, clause: str) -> None:
     """Refuse grouping by noisy values, so that the groups are certain."""
     if noise_count(expression):
-        description = "a noisy number" if expression.domain.type.numeric else "computed from noisy numbers"
-        rule = f"{clause} over aggregated rows can use their group keys only, and {node_text(node)} is {description}"
-        raise refusal_at(
-            node,
-            "noisy-key",
-            rule,
-            "group by a key of the inner SELECT; to count rows by a noisy number, write WHERE n > 100",
-        )
+        is_join = clause == "JOIN"
+        noisy = "a noisy number" if expression.domain.type.numeric else "computed from noisy numbers"
+        described = "compares noisy numbers" if is_join else f"is {noisy}"
+        rule = f"{clause} over aggregated rows can use their group keys only, and {node_text(node)} {described}"
+        fix = "join by group keys, such as ON a.month = b.month" if is_join else "group by a key of the inner SELECT"
+        filtering = "to select rows by a noisy number n, write a condition such as WHERE n > 100"
+        raise refusal_at(node, "noisy-key", rule, f"{fix}; {filtering}")
 
 
 def _aggregate_name_and_argument(node: exp.Expr, read: Read, fix: str) -> tuple[str, Expression | None]:

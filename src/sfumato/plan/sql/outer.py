@@ -56,16 +56,14 @@ def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
         raise refusal_at(
             node,
             "finish-cast",
-            "a noisy number can only be cast to another numeric type",
+            "a noisy number can only be cast to a numeric type",
             "cast it to INTEGER or DOUBLE, or leave out the cast",
         )
     if expression.function not in FINISHING and not noise_count(expression):
-        rule = (
-            f"{expression.function.upper()} of a key is computed where the rows are grouped, not over aggregated rows"
-        )
+        rule = f"{expression.function.upper()} cannot be applied to the group keys of aggregated rows"
         raise refusal_at(node, "finish-function", rule, "compute it in the inner SELECT, and use its column here")
-    if expression.function not in FINISHING and any(each.domain.type.temporal for each in expression.arguments):
-        rule = f"{expression.function.upper()} of dates that noise has selected is not supported"
+    if expression.function not in FINISHING and any(argument.domain.type.temporal for argument in expression.arguments):
+        rule = f"{expression.function.upper()} is not supported on a date that is itself a noisy result"
         fix = "select the dates themselves, and compute with them in pandas, which is free"
         raise refusal_at(node, "finish-function", rule, fix)
     if expression.function not in FINISHING:
@@ -139,8 +137,8 @@ def with_referenced_ctes(select: exp.Select, visible: CteScope) -> exp.Select:
             referenced |= {table.name.lower() for table in cte.find_all(exp.Table)}
             needed_ctes.insert(0, cte.copy())
     if needed_ctes:
-        own_ctes = copied.args["with_"].expressions if copied.args.get("with_") else []
-        copied.set("with_", exp.With(expressions=[*needed_ctes, *own_ctes]))
+        existing_ctes = copied.args["with_"].expressions if copied.args.get("with_") else []
+        copied.set("with_", exp.With(expressions=[*needed_ctes, *existing_ctes]))
     return copied
 
 
@@ -192,7 +190,7 @@ def lower_outer_select(select: exp.Select, inner: Query) -> Query:
             "use SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT",
         )
     if not inner.plan.measures:
-        rule = "the inner SELECT has no aggregate, so the outer SELECT has nothing to compute with"
+        rule = "the inner SELECT has no aggregate, so the outer SELECT would read rows of the table"
         raise refusal_at(
             select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
         )
@@ -265,7 +263,7 @@ class OuterBuilder:
         self.select, self.columns = select, columns
         self.totals: dict[NoisyAggregate, Column] = {}
         self.windows: dict[NoisyWindow, Column] = {}
-        self.named: dict[str, Expression] = {}
+        self.expression_by_name: dict[str, Expression] = {}
         """The outer SELECT's own names, which HAVING and ORDER BY may use."""
         self.grouped = has_aggregates(select)
         self.keys: dict[Expression, Column] = {}
@@ -355,7 +353,7 @@ class OuterBuilder:
             return None
         tables = list(dict.fromkeys(column.table for column in self.columns if column.table.strip()))
         if part.table.strip() and part.table.lower() not in map(str.lower, tables):
-            rule = f"no table in this question is named {part.table[:60]}"
+            rule = f"no table in this question is named '{part.table[:60]}'"
             raise Unsupported("unknown-alias", rule, fix=fix_for_unknown_name(part.table, tables))
         candidates = [
             column
@@ -364,7 +362,7 @@ class OuterBuilder:
             and (column.table.lower() == part.table.lower() if part.table else not column.is_hidden)
         ]
         if not candidates:
-            rule = f"the inner SELECT has no column named {part.name[:60]}"
+            rule = f"the inner SELECT has no column named '{part.name[:60]}'"
             names = dict.fromkeys(column.name for column in self.columns if not column.is_hidden)
             raise Unsupported("unknown-column", rule, fix=fix_for_unknown_name(part.name, names))
         if len(candidates) > 1:
@@ -413,9 +411,9 @@ class OuterBuilder:
             )
         return None
 
-    def _lower_named_part(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
-        if isinstance(part, exp.Column) and not part.table and part.name.lower() in self.named:
-            return self.named[part.name.lower()]
+    def _lower_output_name(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
+        if isinstance(part, exp.Column) and not part.table and part.name.lower() in self.expression_by_name:
+            return self.expression_by_name[part.name.lower()]
         return self._lower_finish_part(part, read)
 
     def _lower_then_check(self, node: exp.Expr, lower_part: NodeLowering) -> Expression:
@@ -434,7 +432,7 @@ class OuterBuilder:
         if len(outputs) > MAX_COLUMNS:
             rule = f"an answer can have at most {MAX_COLUMNS} columns"
             raise refusal_at(self.select, "too-many-columns", rule, "split it into two questions")
-        self.named = {output.name.lower(): output.expression for output in outputs}
+        self.expression_by_name = {output.name.lower(): output.expression for output in outputs}
         return tuple(outputs)
 
     def _star_outputs(self, item: exp.Star) -> list[Output]:
@@ -445,8 +443,8 @@ class OuterBuilder:
                 "* over aggregated rows cannot be combined with GROUP BY, aggregates or EXCLUDE",
                 "name the columns",
             )
-        shown = (column for column in self.columns if not column.is_hidden)
-        return [Output(column.name, column.expression) for column in shown]
+        visible_columns = (column for column in self.columns if not column.is_hidden)
+        return [Output(column.name, column.expression) for column in visible_columns]
 
     def _lower_output(self, item: exp.Expr) -> Output:
         inner = item.unalias()
@@ -457,7 +455,7 @@ class OuterBuilder:
         node = self.select.args.get(clause)
         if node is None:
             return None
-        predicate = self._lower_then_check(node.this, self._lower_named_part if renamed else self._lower_inner_column)
+        predicate = self._lower_then_check(node.this, self._lower_output_name if renamed else self._lower_inner_column)
         if predicate.domain.type is not Type.BOOLEAN:
             raise refusal_at(
                 node,
@@ -468,7 +466,7 @@ class OuterBuilder:
         return predicate
 
     def _lower_order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
-        return lower_order_by(self.select, outputs, lambda node: self._lower_then_check(node, self._lower_named_part))
+        return lower_order_by(self.select, outputs, lambda node: self._lower_then_check(node, self._lower_output_name))
 
 
 def lower_order_by(select: exp.Select, outputs: tuple[Output, ...], read: ReadExpression) -> tuple[Order, ...]:

@@ -78,7 +78,8 @@ def lower_per_unit(select: exp.Select, rows: SubqueryRows) -> LoweredSubquery:
         raise refusal_at(select, "rows-are-units", rule, "leave out GROUP BY and use the columns directly")
     group_nodes = _group_nodes(select, rows)
     if not any(map(rows.is_unit_id, group_nodes)):
-        node, rule = group_nodes[0] if group_nodes else select, "a subquery with aggregates must be grouped by the unit"
+        node = group_nodes[0] if group_nodes else select
+        rule = "a subquery with aggregates over private rows must be grouped by the unit"
         grouping_text = ", ".join([quoted(rows.unit), *(node_text(group_node) for group_node in group_nodes)])
         raise refusal_at(
             node, "not-by-unit", rule, f"write GROUP BY {grouping_text}, or aggregate in the outermost SELECT"
@@ -86,7 +87,7 @@ def lower_per_unit(select: exp.Select, rows: SubqueryRows) -> LoweredSubquery:
     keys = [_lower_key(group_node, rows) for group_node in group_nodes if not rows.is_unit_id(group_node)]
     if rows.period is not None and rows.periods.isdisjoint(keys):
         grouping_text = ", ".join([*map(node_text, group_nodes), rows.period])
-        rule = "a unit is an id within one period here, so grouping by the id alone would merge its periods"
+        rule = "in this policy a unit is an id within one period, so grouping by the id alone would merge several units"
         raise refusal_at(group_nodes[0], "not-by-period", rule, f"write GROUP BY {grouping_text}")
     builder = _PerUnitBuilder(rows, list(dict.fromkeys(keys)), unused_source_number(rows.relation))
     columns: dict[str, Expression] = {}
@@ -188,8 +189,8 @@ class _PerUnitBuilder:
     def _window_source(self) -> int:
         return self.source + 1
 
-    def lower_result(self, node: exp.Expr, named: dict[str, Expression] | None = None) -> Expression:
-        """Lower an expression over keys and results; ``named`` are columns of the subquery that may be named too."""
+    def lower_result(self, node: exp.Expr, definitions: dict[str, Expression] | None = None) -> Expression:
+        """Lower an expression over keys and results; ``definitions`` are further columns that it may name."""
 
         def lower_part(part: exp.Expr, _: object) -> Expression | None:
             measure = self._lower_measure_or_none(part)
@@ -199,13 +200,15 @@ class _PerUnitBuilder:
             if lowered in self._names:
                 return Column(Field(self.source, "", self._names[lowered]), lowered.domain)
             if isinstance(part, exp.Column):
-                return self._resolve_name(part, named or {})
+                return self._resolve_name(part, definitions or {})
             return None
 
         return lower_with(node, lower_part)
 
-    def condition(self, having: exp.Having, named: dict[str, Expression]) -> Expression:
-        predicate = self.lower_result(having.this, {name.lower(): definition for name, definition in named.items()})
+    def condition(self, having: exp.Having, definitions: dict[str, Expression]) -> Expression:
+        predicate = self.lower_result(
+            having.this, {name.lower(): definition for name, definition in definitions.items()}
+        )
         if predicate.domain.type is not Type.BOOLEAN:
             raise refusal_at(
                 having,
@@ -326,9 +329,9 @@ class WindowColumns:
 
         return lower_with(node, lower_part)
 
-    def condition(self, qualify: exp.Qualify, named: Mapping[str, Expression]) -> Expression:
+    def condition(self, qualify: exp.Qualify, definitions: Mapping[str, Expression]) -> Expression:
         """Lower QUALIFY, which may name the subquery's own columns."""
-        predicate = self.lower(qualify.this, {name.lower(): definition for name, definition in named.items()})
+        predicate = self.lower(qualify.this, {name.lower(): definition for name, definition in definitions.items()})
         if predicate.domain.type is not Type.BOOLEAN:
             raise refusal_at(
                 qualify,

@@ -22,9 +22,9 @@ from sfumato.plan.sql.text_positions import default_column_name, full_sql_text, 
 from sfumato.policy import Domain, Type
 from sfumato.quick_dataclass import dataclass
 
-_SHOWN_VALUES = 4
+_MAX_EXAMPLE_VALUES = 4
 """The most values that a proposal lists."""
-_SHOWN_COLUMNS = 2
+_DEFAULT_COLUMNS = 2
 """The columns that a proposed UNPIVOT takes where the question names none."""
 
 
@@ -94,7 +94,7 @@ def _typed_values(fields: Sequence[exp.Expr], key: str) -> list[str]:
     typed = [
         field.expressions for field in fields if isinstance(field, exp.In) and field.this.name.lower() == key.lower()
     ]
-    items = typed[0][:_SHOWN_VALUES] if typed else []
+    items = typed[0][:_MAX_EXAMPLE_VALUES] if typed else []
     is_valid = all(isinstance(item.unalias(), (exp.Literal, exp.Boolean)) for item in items)
     return [item.sql(dialect="duckdb") for item in items] if is_valid else []
 
@@ -104,7 +104,7 @@ def _example_values(domain: Domain) -> list[str]:
     if domain.type is Type.BOOLEAN:
         return ["TRUE", "FALSE"]
     invented: tuple[object, ...] = ("a", "b") if domain.type is Type.TEXT else (1, 2)
-    values = (domain.values or domain.bounds or invented)[:_SHOWN_VALUES]
+    values = (domain.values or domain.bounds or invented)[:_MAX_EXAMPLE_VALUES]
     return [literal_sql(value, domain.type) for value in values]
 
 
@@ -116,16 +116,16 @@ def _aggregate_fix(rows: PivotedRows, key: str) -> str:
 
 def unpivot_fix(chosen: Sequence[str], rows: PivotedRows) -> str:
     """Propose the UNPIVOT statement nearest to the question, over aggregated rows."""
-    named = [name for name in rows.domains if name.lower() in {column.lower() for column in chosen}]
+    chosen_columns = [name for name in rows.domains if name.lower() in {column.lower() for column in chosen}]
     numeric = [
         name for name, domain in rows.domains.items() if domain.type.numeric and (domain.range or not rows.private)
     ]
-    columns = named or numeric[-_SHOWN_COLUMNS:] or list(rows.domains)[-1:]
+    columns = chosen_columns or numeric[-_DEFAULT_COLUMNS:] or list(rows.domains)[-1:]
     if not columns:
         return "write UNPIVOT over a subquery that aggregates, ON the columns that it selects"
-    shown = ", ".join(map(quoted, columns))
+    column_list = ", ".join(map(quoted, columns))
     source = f"({_aggregated_fix(columns, numeric, rows)})" if rows.private else rows.source_text
-    return f"write {rows.with_clause_text}UNPIVOT {source} ON {shown} INTO NAME name VALUE value"
+    return f"write {rows.with_clause_text}UNPIVOT {source} ON {column_list} INTO NAME name VALUE value"
 
 
 def _aggregated_fix(columns: Sequence[str], numeric: Sequence[str], rows: PivotedRows) -> str:
@@ -189,11 +189,11 @@ def _pivoted_rows(source: exp.Expr, bare: exp.Expr, catalog: Catalog, lower: Low
 
 def _selected_domains(bare: exp.Expr, tables: Sequence[CatalogTable]) -> dict[str, Domain]:
     """Return the domains of the bare columns that a subquery selects; of all, if it selects ``*``."""
-    known = {name.lower(): domain for table in tables for name, domain in table.columns.items()}
+    domain_by_name = {name.lower(): domain for table in tables for name, domain in table.columns.items()}
     selected = bare.this.expressions if isinstance(bare.this, exp.Select) else []
     if any(item.is_star for item in selected):
         return {name: domain for table in tables for name, domain in table.columns.items()}
-    return {item.name: known[item.name.lower()] for item in selected if item.name.lower() in known}
+    return {item.name: domain_by_name[item.name.lower()] for item in selected if item.name.lower() in domain_by_name}
 
 
 def _aliased_as_pivoted(subquery: exp.Expr) -> exp.Expr:
@@ -268,7 +268,7 @@ def _declared_values_and_names(field: exp.Expr, rows: PivotedRows, fix: str) -> 
     column = rows.column_ignoring_case(field.name)
     values = rows.domains[column].values if column is not None and not _is_private_subquery(rows) else None
     if not values or len(values) > MAX_VALUES:
-        rule = f"PIVOT ON {node_text(field)} needs a list of values: column names may not be read from the data"
+        rule = f"PIVOT ON {node_text(field)} needs a list of values, since column names must not be read from the data"
         raise refusal_at(field, "pivot-values", rule, fix)
     return [(exp.convert(value), str(value)) for value in values]
 
@@ -318,10 +318,10 @@ def _unpivot_as_union(pivot: exp.Pivot, rows: PivotedRows) -> exp.Expr:
         missing = f"; there is no column {unknown[0][:60]}" if unknown and not rows.private else ""
         rule = f"UNPIVOT takes columns of aggregated rows{missing}"
         raise refusal_at(pivot, "unpivot", rule, unpivot_fix(chosen, rows))
-    kept = [column for column in rows.domains if column.lower() not in {item.lower() for item in chosen}]
+    other_columns = [column for column in rows.domains if column.lower() not in {item.lower() for item in chosen}]
     members = []
     for column in filter(None, map(rows.column_ignoring_case, chosen)):
-        items: list[exp.Expr] = [exp.column(other, quoted=True) for other in kept]
+        items: list[exp.Expr] = [exp.column(other, quoted=True) for other in other_columns]
         items += [exp.alias_(exp.Literal.string(column), name, quoted=True)]
         items += [exp.alias_(exp.column(column, quoted=True), value, quoted=True)]
         members.append(exp.select(*items).from_(_source_with_alias(rows.source)))

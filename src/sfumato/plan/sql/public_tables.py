@@ -47,12 +47,12 @@ class _PublicSelect:
 
     def resolve(self, qualifier: str | None, name: str) -> Expression:
         if qualifier is not None and qualifier.lower() != self.alias.lower():
-            rule = "a value of a public table cannot depend on the rows around the subquery"
+            rule = "a subquery over a public table cannot read columns of the outer query here"
             raise Unsupported("public-subquery", rule, fix=_FIX)
         for column, domain in self.table.columns.items():
             if column.lower() == name.lower():
                 return Column(Field(0, self.table.name, column), domain)
-        rule = f"{self.alias} has no column named {name[:60]}"
+        rule = f"{self.alias} has no column named '{name[:60]}'"
         raise Unsupported("unknown-column", rule, fix=fix_for_unknown_name(name, self.table.columns))
 
     def reads_only_public(self, node: exp.Expr) -> bool:
@@ -122,7 +122,7 @@ def _public_select(node: object, statement: exp.Select, catalog: Catalog) -> _Pu
     if table is None:
         return None
     if any(value and clause not in _CLAUSES for clause, value in select.args.items()):
-        rule = "a subquery over a public table can have SELECT, FROM one table and WHERE"
+        rule = "a subquery over a public table can only have SELECT, FROM with one table, and WHERE"
         raise refusal_at(select, "public-subquery", rule, _FIX)
     return _PublicSelect(select, table, source.alias or source.name, catalog)
 
@@ -140,29 +140,30 @@ def _in_list_or_false(
 ) -> exp.Expr:
     """Return ``operand IN (…)`` with the values of a column; FALSE without any."""
     values = select.values(lower_expression(item, select.resolve), conditions)
-    listed = sorted({value for value in values if value is not None})
-    if len(listed) > MAX_VALUES:
+    distinct_values = sorted({value for value in values if value is not None})
+    if len(distinct_values) > MAX_VALUES:
         rule = (
-            f"a subquery over a public table can list at most {MAX_VALUES:,} values, and this one has {len(listed):,}"
+            f"a subquery over a public table can list at most {MAX_VALUES:,} values, "
+            f"and this one has {len(distinct_values):,}"
         )
         raise refusal_at(select.node, "public-subquery", rule, _FIX)
-    if not listed:
+    if not distinct_values:
         return exp.false()
-    return exp.In(this=operand.copy(), expressions=[_sql_literal(value) for value in listed])
+    return exp.In(this=operand.copy(), expressions=[_sql_literal(value) for value in distinct_values])
 
 
 def _inlined_exists(select: _PublicSelect) -> exp.Expr:
     """Return what EXISTS tests: a column that is among values, or whether there is a row at all."""
-    own = [condition for condition in select.conditions if select.reads_only_public(condition)]
-    outside = [condition for condition in select.conditions if condition not in own]
+    public_conditions = [condition for condition in select.conditions if select.reads_only_public(condition)]
+    outside = [condition for condition in select.conditions if condition not in public_conditions]
     if not outside:
-        return exp.true() if _count_rows(select, own) else exp.false()
+        return exp.true() if _count_rows(select, public_conditions) else exp.false()
     pair = _correlated_equality(outside[0], select) if len(outside) == 1 else None
     if pair is None:
-        rule = "EXISTS over a public table can compare one of its columns with one expression outside, by ="
+        rule = "EXISTS over a public table can have one condition on the outer query: column = expression"
         raise refusal_at(select.node, "public-subquery", rule, _FIX)
     # of a row without a value SQL's EXISTS is false, and not unknown: NOT EXISTS keeps it
-    return exp.func("COALESCE", _in_list_or_false(pair[1], select, own, pair[0]), exp.false())
+    return exp.func("COALESCE", _in_list_or_false(pair[1], select, public_conditions, pair[0]), exp.false())
 
 
 def _correlated_equality(node: exp.Expr, select: _PublicSelect) -> tuple[exp.Expr, exp.Expr] | None:
@@ -199,10 +200,9 @@ def _inlined_scalar(select: _PublicSelect) -> exp.Expr:
     values = select.values(lower_expression(_only_selected_item(select), select.resolve), select.conditions)
     values = list(dict.fromkeys(values)) if select.node.args.get("distinct") else values
     if len(values) > 1:
-        rule = f"this subquery has {len(values):,} rows, and one value is needed"
-        raise refusal_at(
-            select.node, "subquery-rows", rule, "write MIN(…), MAX(…) or AVG(…) of it, or a WHERE that one row meets"
-        )
+        rule = f"this subquery has {len(values):,} rows, but one value is needed"
+        fix = "select MIN(…), MAX(…) or AVG(…) in the subquery, or add a WHERE that only one row meets"
+        raise refusal_at(select.node, "subquery-rows", rule, fix)
     return _sql_literal(values[0] if values else None)
 
 
@@ -256,7 +256,7 @@ class MatchedPublicTable:
         raise refusal_at(
             node,
             "unknown-column",
-            f"{self.alias} has no column named {name[:60]}",
+            f"{self.alias} has no column named '{name[:60]}'",
             fix_for_unknown_name(name, column_names),
         )
 

@@ -102,7 +102,7 @@ def _rank_number_and_origin(value: Expression, node: exp.Expr) -> tuple[Expressi
     if not value.domain.type.temporal:
         return _require_bounded_number(value, node), None
     if value.domain.range is None:
-        rule = f"{node_text(node)} has no declared bounds, and a quantile is selected from the dates between them"
+        rule = f"a quantile is selected from the dates between declared bounds, and {node_text(node)} has none"
         fix = f"write LEAST(GREATEST({node_text(node)}, DATE '2024-01-01'), DATE '2024-12-31'), or declare bounds"
         raise refusal_at(node, "unbounded", rule, fix)
     kind, unit = value.domain.type, "day" if value.domain.type is Type.DATE else "second"
@@ -116,7 +116,7 @@ def _require_bounded_number(value: Expression, node: exp.Expr) -> Expression:
         rule = f"quantiles, MIN and MAX need a number or a date; {node_text(node)} is {value.domain.type.value}"
         raise refusal_at(node, "type-mismatch", rule, "turn it into a number with CASE, LENGTH or EXTRACT")
     if value.domain.range is None:
-        rule = f"{node_text(node)} has no declared bounds, and a quantile is selected from the numbers between them"
+        rule = f"a quantile is selected from the numbers between declared bounds, and {node_text(node)} has none"
         fix = f"declare bounds in the policy, or write LEAST(GREATEST({node_text(node)}, low), high)"
         raise refusal_at(node, "unbounded", rule, fix)
     return value
@@ -126,7 +126,7 @@ def lower_quantiles(node: exp.Expr, where: Expression | None, read: Reading) -> 
     """Lower a quantile for each probability of a list, with the percentage that its column name ends in."""
     probabilities = probability_list(node)
     if probabilities is None or not probabilities.expressions:
-        raise refusal_at(node, "list-of-quantiles", "the list of fractions is empty", _QUANTILE_FIX)
+        raise refusal_at(node, "list-of-quantiles", "a list of quantiles needs at least one fraction", _QUANTILE_FIX)
     for share in probabilities.expressions:
         quantile = lower_quantile(node, where, read, share)
         yield format_exact(100 * Fraction(share.this)).replace(".", "_"), quantile

@@ -46,21 +46,21 @@ def lower_with_released_scalars(select: exp.Select, catalog: Catalog, lower: Low
     if not has_node(select, exp.Subquery):
         return lower(select)
     select = select.copy()
-    found = list(_RowScalars(NoisyRowsDetector(catalog)).scalars_of(select, {}))
+    scoped_subqueries = list(_RowScalars(NoisyRowsDetector(catalog)).scalars_of(select, {}))
     queries: list[ValueQuery] = []
-    lowered = [(subquery, _value_query(subquery, scope, lower)) for subquery, scope in found]
+    lowered = [(subquery, _value_query(subquery, scope, lower)) for subquery, scope in scoped_subqueries]
     for subquery, value in lowered:
         if value not in queries:
             queries.append(value)
         _replace_subquery_by_value(subquery, value, queries.index(value))
     if len(queries) > MAX_VALUES:
-        rule = f"rows can be compared with at most {MAX_VALUES} released numbers, and here they are {len(queries)}"
-        fix = f"ask for one of them first, and write it here: {queries[-1].text}"
-        raise refusal_at(found[-1][0], "subquery-value", rule, fix)
+        rule = f"rows can be compared with at most {MAX_VALUES} results of subqueries; this question has {len(queries)}"
+        fix = f"run this question first, and write its result in place of the subquery: {queries[-1].text}"
+        raise refusal_at(scoped_subqueries[-1][0], "subquery-value", rule, fix)
     query = lower(_without_unused_ctes(select) if queries else select)
     if queries and query.combined is not None:
-        rule = "rows are compared with a released number in one SELECT at a time, and this question combines several"
-        fix = f"ask for the value first, and write it here: {queries[0].text}"
+        rule = "a question that combines several SELECTs cannot compare rows with the result of a subquery"
+        fix = f"run this question first, and write its result in place of the subquery: {queries[0].text}"
         raise refusal_at(select, "subquery-value", rule, fix)
     return replace(query, value_queries=tuple(queries)) if queries else query
 
@@ -127,8 +127,8 @@ def _require_correlation_on_unit(subquery: exp.Subquery, catalog: Catalog) -> No
         return
     key = quoted(pair.left.name)
     grouped = f"SELECT {key}, {full_sql_text(items[0].unalias())} FROM {full_sql_text(source)} GROUP BY {key}"
-    rule = f"a subquery with a value for each {key} would compare a row with those of other people"
-    raise refusal_at(subquery, "subquery-value", rule, f"ask for the values of all groups: {grouped}")
+    rule = f"a subquery with a value for each {key} would compare a row with rows of other people"
+    raise refusal_at(subquery, "subquery-value", rule, f"compute the values of all groups instead: {grouped}")
 
 
 def _is_read_by_rows(node: exp.Expr, select: exp.Select) -> bool:

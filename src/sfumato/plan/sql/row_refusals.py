@@ -46,7 +46,7 @@ def aggregate_refusal(node: exp.Expr, source: RowSource) -> Unsupported:
             node,
             "aggregate",
             rule,
-            f"ask for the most frequent value: MODE({node_text(_operand_without_modifiers(aggregate))})",
+            f"write MODE for the most frequent value: MODE({node_text(_operand_without_modifiers(aggregate))})",
         )
     return refusal_at(node, "aggregate", f"{_typed_aggregate_text(aggregate)} is not supported", AGGREGATE_FIX)
 
@@ -54,12 +54,12 @@ def aggregate_refusal(node: exp.Expr, source: RowSource) -> Unsupported:
 def row_window_refusal(node: exp.Window, source: RowSource) -> Unsupported:
     """Return the refusal of a window over rows whose results would be shown."""
     name, function = function_name(node.this), node.this
-    rule = f"{name} over rows would reveal single rows, which is never allowed"
+    rule = f"{name}(…) OVER (…) would reveal single rows, which is never allowed"
     if isinstance(function, _SHARES):
         return refusal_at(node, "window", rule, quantiles_instead_of_ranks_fix(node))
     if source.table.id is None or function.find(exp.Distinct) is not None:
         return refusal_at(
-            node, "window", rule, f"ask for counts or sums by group, and compute it from the answer {_IN_PANDAS}"
+            node, "window", rule, f"select counts or sums by group, and compute the window from the answer {_IN_PANDAS}"
         )
     within_unit = node.copy()
     if not any(map(source.is_unit_id, node.args.get("partition_by") or [])):
@@ -67,9 +67,9 @@ def row_window_refusal(node: exp.Window, source: RowSource) -> Unsupported:
         within_unit.set("partition_by", [unit, *(node.args.get("partition_by") or [])])
     total = "AVG" if _returns_numbers(function, source) else "COUNT"
     inner = f"SELECT {full_sql_text(within_unit)} AS x FROM {quoted(source.table.name)}"
-    asked = f"compute it within each unit: SELECT {total}(x) FROM ({inner})"
-    in_pandas = f"get the series with GROUP BY, and compute it from the answer {_IN_PANDAS}"
-    return refusal_at(node, "window", rule, f"{asked}; or {in_pandas}")
+    within_unit_fix = f"compute it within each unit: SELECT {total}(x) FROM ({inner})"
+    in_pandas = f"select the counts or sums by group, and compute the window from the answer {_IN_PANDAS}"
+    return refusal_at(node, "window", rule, f"{within_unit_fix}; or {in_pandas}")
 
 
 def _operand_without_modifiers(node: exp.Expr) -> exp.Expr:

@@ -29,7 +29,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.per_unit import SubqueryRows
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.syntax_trees import has_node
-from sfumato.plan.sql.text_positions import fix_for_unknown_name, refusal_at
+from sfumato.plan.sql.text_positions import fix_for_unknown_name, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import period_expressions_of, period_sql
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, ListColumn
@@ -96,7 +96,7 @@ def list_column_refusal(name: str, lists: Lists) -> Unsupported | None:
     for alias, columns in lists.items():
         for list_name, (items, _) in columns.items():
             if list_name.lower() == name.lower():
-                rule = f"{name[:60]} is a list, which must first be unnested into one row per item"
+                rule = f"{name[:60]} is a list, so it must first be unnested into one row per item"
                 return Unsupported("list-column", rule, fix=_unnest_example(alias, items) + " and ask about item")
     return None
 
@@ -118,10 +118,10 @@ def _list_field_and_column(node: exp.Expr, lists: Lists) -> tuple[Field, ListCol
             raise refusal_at(node, "ambiguous-column", f"more than one table has a list named {node.name[:60]}", fix)
     list_names = [quoted(name) for columns in lists.values() for name in columns]
     if not list_names:
-        rule = "UNNEST takes a list that the policy declares for a table before it in FROM, and these tables have none"
+        rule = "UNNEST takes a declared list of a table that comes before it in FROM, and these tables have no lists"
         fix = "declare it in the policy with most_items = <items per row>, and write UNNEST beside its own table"
         raise refusal_at(node, "unnest", rule, fix)
-    rule = "UNNEST takes a list that the policy declares for a table before it in FROM"
+    rule = f"UNNEST takes a declared list of a table that comes before it in FROM, and {node_text(node)} is none"
     raise refusal_at(node, "unnest", rule, fix_for_unknown_name(node.name, list_names))
 
 
@@ -130,8 +130,12 @@ def _without_lateral(node: exp.Expr) -> exp.Expr:
 
 
 def _unnest_refusal(node: exp.Join, rule: str, lists: Lists, more: str = "") -> Unsupported:
-    known_lists = [(alias, items) for alias, columns in lists.items() for items, _ in columns.values()]
-    fix = _unnest_example(*known_lists[0]) if known_lists else "declare a list column in the policy, with most_items"
+    declared_lists = [(alias, items) for alias, columns in lists.items() for items, _ in columns.values()]
+    fix = (
+        _unnest_example(*declared_lists[0])
+        if declared_lists
+        else "declare a list column in the policy, with most_items"
+    )
     return refusal_at(node, "unnest", rule, fix + more)
 
 
@@ -174,11 +178,11 @@ class RowSource:
         if matches:
             raise Unsupported(
                 "ambiguous-column",
-                f"more than one table has a column named {name[:60]}",
+                f"more than one table has a column named '{name[:60]}'",
                 fix=f"write {quoted(matches[0][0])}.{quoted(name[:60])}",
             )
         if qualifier is not None and qualifier.lower() not in {alias.lower() for alias in self.scope}:
-            rule = f"no table in this question is named {qualifier[:60]}"
+            rule = f"no table in this question is named '{qualifier[:60]}'"
             raise Unsupported("unknown-alias", rule, fix=fix_for_unknown_name(qualifier, filter(None, self.scope)))
         column_names = {column for columns in self.scope.values() for column in columns}
         if self._id_aliases(qualifier, name):
@@ -192,7 +196,7 @@ class RowSource:
             raise refusal
         raise Unsupported(
             "unknown-column",
-            f"the policy declares no column named {name[:60]}",
+            f"the policy declares no column named '{name[:60]}'",
             fix=fix_for_unknown_name(name, column_names),
         )
 

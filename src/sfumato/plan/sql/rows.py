@@ -411,7 +411,7 @@ def _join_private_to_public(
         raise refusal_at(
             first,
             "public-first",
-            "a question must start from a private table",
+            "the first table of a question must be private",
             "write FROM <private table> JOIN <public table> …",
         )
     if joins[0].side == "LEFT":
@@ -426,7 +426,7 @@ def _preserved_public_refusal(node: exp.Join, public: MatchedPublicTable, privat
         f"{public.alias} is public, and its unmatched rows cannot be kept: whether a row has a match may depend on one"
         " person's data",
         f"write FROM {private} JOIN {public.alias} … GROUP BY a column of {public.alias}: every value becomes a"
-        " group, also without matches",
+        " group, even one without matching rows",
     )
 
 
@@ -479,7 +479,7 @@ def _join_private(left: RowSource, right: RowSource, node: exp.Join) -> RowSourc
             node,
             "join-kind",
             "private tables can only be joined with JOIN or LEFT JOIN",
-            "use JOIN, or LEFT JOIN with the table whose rows are all kept on the left",
+            "use JOIN; or use LEFT JOIN, with the table that keeps all its rows on the left",
         )
     _check_can_join(left, right.scope, node)
     outer, right = node.side == "LEFT", with_distinct_source_numbers(right, left)
@@ -532,7 +532,7 @@ def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource | M
         raise refusal_at(
             node,
             "not-a-table",
-            f"the policy declares no table {node_text(node)}",
+            f"the policy declares no table named {node_text(node)}",
             f"use one of {', '.join(sorted(catalog.tables))}",
         )
     _refuse_other_clauses(node, {"this", "alias"}, "table")
@@ -559,7 +559,7 @@ def _unknown_table_rule(node: exp.Table, name: str) -> str:
     """Return the refusal of an unknown table; in a join, also why a table of another policy is not possible."""
     is_joined = isinstance(node.parent, exp.Join)
     explanation = "; tables of another policy describe another population and cannot be joined" if is_joined else ""
-    return f"the policy declares no table named {name[:60]}{explanation}"
+    return f"the policy declares no table named '{name[:60]}'{explanation}"
 
 
 def _under_alias(subquery: RowSource, alias: str) -> RowSource:

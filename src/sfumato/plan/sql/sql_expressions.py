@@ -38,8 +38,8 @@ def lower_expression(node: Node, resolve: Resolve) -> Expression:
     return lower_with(node, lambda part, _: _lower_column(part, resolve) if isinstance(part, exp.Column) else None)
 
 
-def lower_with(node: Node, lower_own: NodeLowering) -> Expression:
-    """Lower an expression; ``lower_own`` is called first and lowers the nodes it knows, such as columns."""
+def lower_with(node: Node, lower_first: NodeLowering) -> Expression:
+    """Lower an expression; ``lower_first`` is tried first and lowers the nodes it knows, such as columns."""
     _check_present(node)
     if _depth(node) > DEEPEST:
         raise with_position(
@@ -54,7 +54,7 @@ def lower_with(node: Node, lower_own: NodeLowering) -> Expression:
     def read(part: Node) -> Expression:
         _check_present(part)
         try:
-            return lower_own(part, read) or _reader_for(part)(part, read)
+            return lower_first(part, read) or _reader_for(part)(part, read)
         except Unsupported as error:
             raise with_position(error, part) from None
 
@@ -74,10 +74,12 @@ def cached_lowering(resolve: Resolve) -> Callable[[Node], Expression | None]:
     def read(part: Node) -> Expression:
         lowered = attempt(part)
         if lowered is None:
-            shown = function_name(part) if isinstance(part, exp.Func) else part.sql(dialect=DIALECT)[:60]
-            rule = f"{shown} cannot be used inside another expression here"
-            refused = Unsupported("part", rule, fix="use columns of FROM, and expressions over them")
-            raise with_position(refused, part)
+            part_text = f"{function_name(part)}(…)" if isinstance(part, exp.Func) else part.sql(dialect=DIALECT)[:60]
+            rule = (
+                f"{part_text} has no value in a single row of the tables in FROM, which the expression around it needs"
+            )
+            fix = "compute an aggregate or a window in a subquery, as a column that this expression can use"
+            raise with_position(Unsupported("part", rule, fix=fix), part)
         return lowered
 
     def attempt(part: Node) -> Expression | None:
@@ -106,9 +108,9 @@ def with_position(error: Unsupported, node: Node) -> Unsupported:
 def line_and_column(node: Node) -> tuple[int | None, int | None]:
     """Return the line and column, from 1, where the node begins, or the nearest ones."""
     starts = [_start_line_and_column(descendant) for descendant in node.walk()]
-    known_starts = [start for start in starts if start is not None]
-    if known_starts:
-        return min(known_starts)
+    positions = [start for start in starts if start is not None]
+    if positions:
+        return min(positions)
     return (None, None) if node.parent is None else line_and_column(node.parent)
 
 
@@ -176,7 +178,7 @@ def _lower_column(node: exp.Column, resolve: Resolve) -> Expression:
     except Unsupported as unknown:
         if unknown.code != "unknown-column" or not node.this.quoted:
             raise
-        rule, name = f"the policy declares no column named {node.name[:60]}", node.name[:60].replace("'", "''")
+        rule, name = f"the policy declares no column named '{node.name[:60]}'", node.name[:60].replace("'", "''")
         fix = (
             f"{unknown.fix.rstrip('?')}; double quotes are for names, and a text is written in single quotes: '{name}'"
         )
@@ -419,7 +421,7 @@ def _lower_pad(node: exp.Pad, read: Read) -> Expression:
     """Lower LPAD and RPAD: cut from a text with enough fill at one end."""
     x, fill_node = read(node.this), node.args.get("fill_pattern")
     length = require_literal(read(node.expression), Type.INTEGER, "the length")
-    fill = " " if fill_node is None else str(require_literal(read(fill_node), Type.TEXT, "the fill"))
+    fill = " " if fill_node is None else str(require_literal(read(fill_node), Type.TEXT, "the fill", example="'0'"))
     if not isinstance(length, int) or not 0 <= length <= LONGEST or len(fill) != 1:
         rule = f"LPAD and RPAD take a length of 0 to {LONGEST:,} and one character to fill with"
         raise Unsupported("pad", rule, fix="write LPAD(x, 5, '0')")

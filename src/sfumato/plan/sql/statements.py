@@ -140,7 +140,7 @@ def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
         return lower_with_released_scalars(inlined, catalog, lambda select: _lower_query(select, catalog))
     except RecursionError:
         raise Unsupported(
-            "too-deep", "the question is nested too deeply", fix="flatten the question, for instance with WITH"
+            "too-deep", "the question is nested too deeply", fix="use fewer nested subqueries, for example with WITH"
         ) from None
 
 
@@ -176,17 +176,17 @@ def _lower_select(select: exp.Select, catalog: Catalog) -> Query:
     for index, (item, output) in enumerate(columns):
         if output.name.lower() in {other.name.lower() for other in outputs[:index]}:
             raise refusal_at(item, "duplicate-column", f"two columns are named {output.name}", "rename one with AS")
-    named_outputs = [
+    aliased_outputs = [
         (item.unalias(), output) for item, output in columns if isinstance(item, exp.Alias) or _is_measure_list(item)
     ]
-    building.outputs = {output.name.lower(): (node, output.expression) for node, output in named_outputs}
+    building.outputs = {output.name.lower(): (node, output.expression) for node, output in aliased_outputs}
     finish = _lower_finish(select, building, outputs)
     if not building.measures and (building.sets or not (building.keys and has_aggregates(select))):
         raise refusal_at(
             select,
             "no-aggregate",
             "a question needs an aggregate: answers are counts, sums and averages, never rows",
-            "ask for COUNT(*), SUM(…) or AVG(…)",
+            "select COUNT(*), SUM(…) or AVG(…) instead",
         )
     plan = Aggregate(source.relation, building.keys, tuple(building.measures))
     check_cost(with_requests_as_measures(plan))
@@ -265,10 +265,10 @@ class _SelectBuilder:
         """Return a lowering of row expressions in which the answer's own names stand for their definitions."""
 
         def resolve(qualifier: str | None, name: str) -> Expression:
-            named_output = None if qualifier is not None else self.outputs.get(name.lower())
-            if named_output is None:
+            aliased_output = None if qualifier is not None else self.outputs.get(name.lower())
+            if aliased_output is None:
                 return self.source.resolve(qualifier, name)
-            lowered = self.attempt(named_output[0])
+            lowered = self.attempt(aliased_output[0])
             if lowered is None:
                 rule = "an aggregate or window function is not allowed here: this clause is evaluated row by row"
                 raise Unsupported("part", rule, fix="use the aggregate or window function in SELECT or HAVING")
@@ -285,7 +285,7 @@ def _lower_outputs(item: exp.Expr, building: _SelectBuilder) -> tuple[Output, ..
             item,
             "star",
             "rows are never shown, so * can only be used in COUNT(*)",
-            "ask for COUNT(*), SUM(…) or AVG(…)",
+            "select COUNT(*), SUM(…) or AVG(…) instead",
         )
     if _is_measure_list(inner):
         name, measures = _lower_measure_list(inner, building.source)
@@ -460,8 +460,9 @@ def _check_not_constant(value: Expression, node: exp.Expr) -> None:
 
 
 _ARGUMENT_FIXES: Mapping[type[exp.Expr], str] = {
-    exp.ApproxDistinct: "write COUNT(DISTINCT x)",
-    exp.ApproxQuantile: "write QUANTILE_CONT(x, 0.9)",
+    exp.ApproxDistinct: "use COUNT(DISTINCT x) instead",
+    exp.ApproxQuantile: "use QUANTILE_CONT(x, 0.9) instead",
+    exp.CountIf: "write COUNT_IF(x > 5)",
     exp.Mode: "write MODE(x)",
     exp.Corr: "write CORR(y, x)",
 }
@@ -474,7 +475,7 @@ def _check_aggregate_arguments(node: exp.Expr) -> None:
         fix = f"write both, y and x: {function_name(node)}(cost, age)"
         raise refusal_at(node, "arguments", f"{node_text(node)} needs two arguments", fix)
     if any(value and part not in _ARGUMENTS for part, value in node.args.items()):
-        fix = _ARGUMENT_FIXES.get(type(node), "write it with one column, such as SUM(cost) or MODE(region)")
+        fix = _ARGUMENT_FIXES.get(type(node), f"write {function_name(node)}(x), of one column or expression")
         raise refusal_at(node, "arguments", f"{function_name(node)} does not take these arguments", fix)
 
 
@@ -501,14 +502,15 @@ def _lower_distinct(
 ) -> AggregateRequest:
     table, columns_counted = source.table, counted_nodes(argument)
     if not isinstance(node, (exp.Count, exp.ApproxDistinct)):
-        rule = "DISTINCT can only be counted: COUNT(DISTINCT …)"
+        rule = "DISTINCT can only be used in COUNT(DISTINCT …)"
         raise refusal_at(node, "distinct", rule, _unit_count_advice(table))
     if _is_unit_count(columns_counted, source):
         return DistinctUnits(where)
     if any(source.is_unit_id(column) or _is_named_like_unknown_id(column, source) for column in columns_counted):
         period = table.period
         rule = "an id can only be counted alone, not together with other values"
-        rule = rule if period is None else f"a unit is an id in one {period.every}, and only units can be counted"
+        if period is not None:
+            rule = f"in this policy a unit is an id within one {period.every}, and only units can be counted"
         raise refusal_at(node, "distinct", rule, _unit_pairs_advice(columns_counted, source))
     return DistinctValues(
         lower_distinct_tuple(argument, lambda column: lower_expression(column, source.resolve)), where
@@ -532,7 +534,7 @@ def _unit_pairs_advice(columns_counted: list[exp.Expr], source: RowSource) -> st
         return _unit_count_advice(source.table)
     unit, table = quoted(source.table.id), quoted(source.table.name)
     counts = f"SELECT {unit}, COUNT(DISTINCT {', '.join(others)}) AS n FROM {table} GROUP BY {unit}"
-    return f"count for each unit and add up: SELECT SUM(n) FROM ({counts})"
+    return f"count for each unit, and add the counts up: SELECT SUM(n) FROM ({counts})"
 
 
 def _is_named_like_unknown_id(node: exp.Expr, source: RowSource) -> bool:

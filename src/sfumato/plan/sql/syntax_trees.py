@@ -14,10 +14,12 @@ def list_nodes(tree: exp.Expr) -> list[exp.Expr]:
     nodes = [tree]
     for node in nodes:  # grows meanwhile
         for value in node.args.values():
-            if isinstance(value, list):
-                nodes += [item for item in value if isinstance(item, exp.Expr)]
-            elif value.__class__ not in _LEAVES and isinstance(value, exp.Expr):
+            if value is None or value.__class__ in _LEAVES:
+                continue
+            if isinstance(value, exp.Expr):
                 nodes.append(value)
+            elif isinstance(value, list):
+                nodes += [item for item in value if isinstance(item, exp.Expr)]
     return nodes
 
 
@@ -31,5 +33,5 @@ def has_node(tree: exp.Expr, *kinds: type[exp.Expr]) -> bool:
     return any(isinstance(node, kinds) for node in list_nodes(tree))
 
 
-_LEAVES = (str, bool, type(None))
+_LEAVES = frozenset([str, bool])
 """The usual values of arguments that are no nodes: ``isinstance`` of these takes most of a walk."""

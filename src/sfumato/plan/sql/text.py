@@ -245,7 +245,7 @@ def _normalise_select(statement: exp.Select) -> exp.Select:
     if _fold_written_dates(nodes):
         nodes = list_nodes(statement)
     for node in nodes:
-        if isinstance(node, exp.Identifier):
+        if isinstance(node, exp.Identifier) and not node.name.isascii():
             node.set("this", unicodedata.normalize("NFC", node.name))
     for fetch in nodes:
         if not isinstance(fetch, exp.Fetch):
@@ -369,7 +369,7 @@ def _too_deep_refusal() -> Unsupported:
     return Unsupported(
         "too-deep",
         f"parentheses, CASE and subqueries can be nested at most {DEEPEST} levels deep",
-        fix="flatten the question, for instance with WITH",
+        fix="use fewer nested subqueries, for example with WITH",
     )
 
 
@@ -377,9 +377,9 @@ def _not_sql_refusal(error: SqlglotError, text: str = "", column_names: Iterable
     error_details = getattr(error, "errors", None) or [{}]
     line, column = error_details[0].get("line"), error_details[0].get("col")
     if "number of provided arguments" in str(error_details[0].get("description")):
-        rule, fix = "this function has more arguments than are supported", "leave out the last arguments"
+        rule, fix = "this function takes fewer arguments", "leave out the last arguments"
         return Unsupported("arguments", rule, fix=fix, line=line, column=column)
-    default_fix = "look for a missing comma, quote or parenthesis there; names with spaces need double quotes"
+    default_fix = "look for a missing comma, quote or parenthesis at this place; put names with spaces in double quotes"
     word = str(error_details[0].get("highlight"))
     fix = suggest_quotes(word, column_names) or suggest_keyword(text) or default_fix
     return Unsupported("not-sql", "this is not valid SQL", fix=fix, line=line, column=column)
@@ -463,8 +463,8 @@ def _parse_written(node: exp.Expr, text: str, pattern: str) -> dt.datetime:
 def _strptime_format(pattern: str) -> str:
     """Return the format in strptime's letters; empty if a part of it is not known."""
     parts = _PATTERN.findall(pattern)
-    known = [_DIRECTIVES.get(part) or _plain_format_part(part) for part in parts]
-    return "" if None in known else "".join(map(str, known))
+    directives = [_DIRECTIVES.get(part) or _plain_format_part(part) for part in parts]
+    return "" if None in directives else "".join(map(str, directives))
 
 
 def _plain_format_part(part: str) -> str | None:

@@ -19,6 +19,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.quoting import double_quotes_advice, quoted
 from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.sql_expressions import line_and_column
+from sfumato.suggested_fixes import join_with_or, quote_parameter
 from sfumato.untrusted import escape_unprintable
 
 
@@ -30,13 +31,18 @@ def refusal_at(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
     return Unsupported(code, rule, fix=fix, line=line, column=column)
 
 
-def fix_for_unknown_name(word: str, known_names: Iterable[str]) -> str:
+_NAME_CUTOFF = 0.65
+"""The similarity at which a name is taken for a known one: hospital is not meant by total."""
+
+
+def fix_for_unknown_name(word: str, valid_names: Iterable[str]) -> str:
     """Suggest a fix for an unknown name: the closest known one, or all of them."""
-    names = sorted(known_names)
-    close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1)
+    names = sorted(valid_names)
+    close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1, cutoff=_NAME_CUTOFF)
     if close:
         return f"did you mean {quoted(next(name for name in names if name.lower() == close[0]))}?"
-    return f"available: {', '.join(map(quoted, names[:20]))}" if names else "no names can be used here"
+    listed = [quote_parameter(name) if len(name) > 1 else name for name in map(quoted, names[:20])]
+    return f"use {join_with_or(listed)}" if names else "no names can be used here"
 
 
 _KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "DISTINCT", "BETWEEN", "JOIN", "UNION")
@@ -136,7 +142,7 @@ def rank_over_units_fix(node: exp.Window) -> str:
         groups = _groups_by_limits(select, full_sql_text(terms[0].this), levels, descending=is_descending)
         proposed = _with_groups(node, groups)
         if len(proposed) <= _MAX_PROPOSAL:
-            return f"compare with released limits, so that equal values share a group: {proposed}"
+            return f"compare with quantiles, so that equal values share a group: {proposed}"
     return quantiles_instead_of_ranks_fix(node)
 
 
@@ -144,14 +150,18 @@ def quantiles_instead_of_ranks_fix(node: exp.Window) -> str:
     """Propose the quantiles of the rows of a window, as a whole statement."""
     select, terms = node.find_ancestor(exp.Select), _order_terms(node)
     if select is None or len(terms) != 1:
-        return "order by one column, and ask for its quantiles: QUANTILE_CONT(x, [0.25, 0.5, 0.75])"
+        return "order by one column, and compute its quantiles: QUANTILE_CONT(x, [0.25, 0.5, 0.75])"
     keys = "".join(f"{full_sql_text(key)}, " for key in node.args.get("partition_by") or [])
     item = f"{keys}QUANTILE_CONT({full_sql_text(terms[0].this)}, [{', '.join(_quantile_levels(node))}])"
     quantiles = _rows_with(select, item) + (f" GROUP BY {keys.removesuffix(', ')}" if keys else "")
-    with_clause, own = node.root().args.get("with_"), select.find_ancestor(exp.CTE)
-    others = [] if with_clause is None else [full_sql_text(cte) for cte in with_clause.expressions if cte is not own]
+    with_clause, enclosing_cte = node.root().args.get("with_"), select.find_ancestor(exp.CTE)
+    others = (
+        []
+        if with_clause is None
+        else [full_sql_text(cte) for cte in with_clause.expressions if cte is not enclosing_cte]
+    )
     prefix = f"WITH {', '.join(others)} " if others else ""
-    return f"ask for the limits between groups: {prefix}{quantiles}"
+    return f"compute quantiles, which are the limits between groups of rows: {prefix}{quantiles}"
 
 
 def _order_terms(node: exp.Window) -> list[exp.Expr]:

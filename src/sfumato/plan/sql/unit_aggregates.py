@@ -94,14 +94,15 @@ def _lower_aggregate(node: exp.Expr, resolve: Resolve, max_rows: int) -> UnitMea
     if aggregate is not node:
         where = lower_predicate(node.expression.this, resolve)
     reader = _READERS.get(type(aggregate))
-    for part, value in aggregate.args.items():
-        if value and part not in _READ_PARTS:
-            reader = None
-    if reader is None:
-        raise refusal_at(
-            node, "aggregate", f"{node_text(node)} is not supported in a subquery per unit", f"use {_AGGREGATE_NAMES}"
-        )
+    options = [part for part, value in aggregate.args.items() if value and part not in _READ_PARTS]
+    if reader is None or options:
+        raise _unsupported_aggregate(node, f"use {_AGGREGATE_NAMES}")
     return reader(aggregate, resolve, where, max_rows)
+
+
+def _unsupported_aggregate(node: exp.Expr, fix: str) -> Unsupported:
+    rule = f"{node_text(node)} is not supported in a subquery that is grouped by the unit"
+    return refusal_at(node, "aggregate", rule, fix)
 
 
 def lower_predicate(node: exp.Expr, resolve: Resolve) -> Expression:
@@ -133,10 +134,12 @@ def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, 
 def _lower_operand(node: exp.Expr, resolve: Resolve) -> Expression:
     """Lower the operand of an aggregate of one value."""
     if not isinstance(node.this, exp.Expr) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
-        fix = f"use {_AGGREGATE_NAMES}"
+        fix = f"write a column or an expression in the parentheses: {function_name(node)}(x)"
         if isinstance(node.this, exp.Distinct) and len(node.this.expressions) == 1:
             fix = "remove DISTINCT, which only COUNT takes here"
-        raise refusal_at(node, "aggregate", f"{node_text(node)} is not supported in a subquery per unit", fix)
+        elif isinstance(node.this, exp.Order):
+            fix = "remove ORDER BY, which only FIRST and LAST take here"
+        raise _unsupported_aggregate(node, fix)
     return lower_expression(node.this, resolve)
 
 
@@ -254,7 +257,7 @@ _FRAME_FIX = "leave out the frame, or write ROWS UNBOUNDED PRECEDING"
 
 def _rank_over_units_refusal(node: exp.Window) -> Unsupported:
     """Return the refusal of a function that tells where a row is among the rows of others: quantiles answer it."""
-    rule = f"{node.this.sql_name()} over private rows would compare a row with those of other people"
+    rule = f"{node.this.sql_name()} over private rows would compare a row with rows of other people"
     return refusal_at(node, "window", rule, rank_over_units_fix(node))
 
 
@@ -304,7 +307,7 @@ class WindowParser:
             if not self.is_unit_id(partition_node)
         ]
         if self.period is not None and self.periods.isdisjoint(partition):
-            rule = "a unit is an id within one period here, so a window over the id alone would mix its periods"
+            rule = "in this policy a unit is an id within one period, so a window over the id alone would mix units"
             partition_text = ", ".join([*map(node_text, partition_nodes), self.period])
             raise refusal_at(node, "not-by-period", rule, f"write OVER (PARTITION BY {partition_text} …)")
         return tuple(sorted(dict.fromkeys(partition), key=repr))
@@ -321,7 +324,7 @@ class WindowParser:
                 return FrameBounds.WHOLE
             if end == ("CURRENT ROW", ""):
                 return (FrameBounds.ROWS if kind == "ROWS" else FrameBounds.PEERS) if ordered else FrameBounds.WHOLE
-        rule = "a frame can only be all rows of the partition, or from its first row to the current one"
+        rule = "a window frame can only be all rows of the partition, or those from its first row to the current one"
         raise refusal_at(node, "frame", rule, _FRAME_FIX)
 
     def _lower_function(
@@ -386,7 +389,7 @@ class WindowParser:
     ) -> WindowFunction:
         last = isinstance(node, exp.LastValue)
         if last and frame is FrameBounds.ROWS:
-            rule = "LAST_VALUE over the rows up to the current one is just the value of the current row"
+            rule = "LAST_VALUE over the rows up to the current one is only the value of the current row"
             raise refusal_at(node, "frame", rule, "use the column directly, or leave out the frame")
         return WindowEndValue(
             keys, order, lower_expression(node.this, self.resolve), last, last and frame is FrameBounds.PEERS

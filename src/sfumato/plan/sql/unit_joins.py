@@ -29,7 +29,7 @@ from sfumato.plan.nodes import (
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.syntax_trees import find_nodes
+from sfumato.plan.sql.syntax_trees import find_nodes, has_node
 from sfumato.plan.sql.text_positions import full_sql_text, refusal_at
 from sfumato.plan.values.expressions import Call, Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
@@ -307,7 +307,7 @@ def without_id_null_tests(node: exp.Expr, source: NamedRelation) -> exp.Expr | N
 
     A scan drops rows without an owner. An outer join makes ids NULL, but those are no id of its rows.
     """
-    if not node.find(exp.Is):
+    if not has_node(node, exp.Is):
         return node
 
     def decide(part: exp.Expr) -> exp.Expr:
@@ -504,7 +504,7 @@ def check_no_subquery(node: exp.Expr) -> None:
             tests[0],
             "subquery-place",
             "EXISTS (…) and x IN (SELECT …) can only be conditions of WHERE, joined by AND, OR and NOT",
-            "write WHERE EXISTS (…) OR x > 5 instead of CASE, functions and comparisons of them",
+            "move it out of CASE, functions and comparisons, into WHERE: WHERE EXISTS (…) OR x > 5",
         )
     check_no_scalar_subquery(node)
 
@@ -520,8 +520,8 @@ def check_no_scalar_subquery(node: exp.Expr) -> None:
         raise refusal_at(
             subquery,
             "subquery-value",
-            "a subquery that computes one value from other rows cannot be used here: the value would depend exactly on "
-            "everyone's rows",
+            "a subquery that computes one value from other rows cannot be used here: its exact value would reveal "
+            "something about those rows",
             _scalar_value_fix(subquery),
         )
 
@@ -532,9 +532,9 @@ def _scalar_value_fix(subquery: exp.Subquery) -> str:
     text = full_sql_text(body)
     is_whole = isinstance(body, exp.Select) and body.args.get("from_") and not root.args.get("with_")
     if not is_whole or len(text) > _MAX_PROPOSAL:
-        return "ask for the value in a question of its own, and write it here"
+        return "compute the value in a question of its own, and write the result here"
     if not is_correlated(subquery):
-        return f"write the value itself here; this question of its own gives it: {text}"
+        return f"compute the value in a question of its own, and write the result here: {text}"
     return _correlated_value_as_join_fix(subquery, body)
 
 

@@ -182,7 +182,7 @@ class FormatCode:
     part: str
     width: int
     names: tuple[str, ...] = ()
-    place: int = 0
+    sort_position: int = 0
     """The sort position: coarser parts come first when texts are put in order."""
 
 
@@ -191,21 +191,21 @@ def _abbreviations(names: Sequence[str]) -> tuple[str, ...]:
 
 
 LETTERS = {
-    "Y": FormatCode("year", 4, place=0),
-    "y": FormatCode("year", 2, place=0),
-    "m": FormatCode("month", 2, place=1),
-    "B": FormatCode("month", 9, MONTHS, place=1),
-    "b": FormatCode("month", 3, _abbreviations(MONTHS), place=1),
-    "V": FormatCode("week", 2, place=2),
-    "j": FormatCode("doy", 3, place=3),
-    "d": FormatCode("day", 2, place=4),
-    "u": FormatCode("isodow", 1, place=5),
-    "A": FormatCode("isodow", 9, WEEKDAYS, place=5),
-    "a": FormatCode("isodow", 3, _abbreviations(WEEKDAYS), place=5),
-    "w": FormatCode("dow", 1, place=5),
-    "H": FormatCode("hour", 2, place=6),
-    "M": FormatCode("minute", 2, place=7),
-    "S": FormatCode("second", 2, place=8),
+    "Y": FormatCode("year", 4, sort_position=0),
+    "y": FormatCode("year", 2, sort_position=0),
+    "m": FormatCode("month", 2, sort_position=1),
+    "B": FormatCode("month", 9, MONTHS, sort_position=1),
+    "b": FormatCode("month", 3, _abbreviations(MONTHS), sort_position=1),
+    "V": FormatCode("week", 2, sort_position=2),
+    "j": FormatCode("doy", 3, sort_position=3),
+    "d": FormatCode("day", 2, sort_position=4),
+    "u": FormatCode("isodow", 1, sort_position=5),
+    "A": FormatCode("isodow", 9, WEEKDAYS, sort_position=5),
+    "a": FormatCode("isodow", 3, _abbreviations(WEEKDAYS), sort_position=5),
+    "w": FormatCode("dow", 1, sort_position=5),
+    "H": FormatCode("hour", 2, sort_position=6),
+    "M": FormatCode("minute", 2, sort_position=7),
+    "S": FormatCode("second", 2, sort_position=8),
 }
 CLOCK = ("hour", "minute", "second", "microsecond")
 
@@ -223,14 +223,14 @@ def split_format(written: str) -> tuple[str | FormatCode, ...]:
         elif code in LETTERS:
             format_pieces.append(LETTERS[code])
         else:
-            known_codes = ", ".join(f"%{code_letter}" for code_letter in LETTERS)
+            supported_codes = ", ".join(f"%{code_letter}" for code_letter in LETTERS)
             raise Unsupported(
-                "date-format", f"the format code %{code} is not supported", fix=f"use {known_codes} and %%"
+                "date-format", f"the format code %{code} is not supported", fix=f"use {supported_codes} and %%"
             )
     if not any(isinstance(piece, FormatCode) for piece in format_pieces):
         raise Unsupported(
             "date-format",
-            "the format has no % code, so it would be the same for every date",
+            "the format has no % code, so every date would become the same text",
             fix="write a format such as '%Y-%m'",
         )
     return tuple(format_pieces)
@@ -253,8 +253,11 @@ def chronological_key(written: str, text: str) -> tuple[int, ...]:
     )
     assert match is not None
     letters = [piece for piece in format_pieces if isinstance(piece, FormatCode)]
-    shown_parts = zip(letters, match.groups(), strict=True)
-    numbers = [(letter.place, letter.names.index(part) if letter.names else int(part)) for letter, part in shown_parts]
+    matched_parts = zip(letters, match.groups(), strict=True)
+    numbers = [
+        (letter.sort_position, letter.names.index(part) if letter.names else int(part))
+        for letter, part in matched_parts
+    ]
     return tuple(number for _, number in sorted(numbers, key=lambda entry: entry[0]))
 
 

@@ -129,10 +129,10 @@ def weaken_to_hours(condition: Expression, column: Column) -> Expression | None:
         return None
     if condition.function in ("AND", "OR"):
         weakened = [weaken_to_hours(argument, column) for argument in condition.arguments]
-        known_parts = [part for part in weakened if part is not None]
-        if not known_parts or (condition.function == "OR" and len(known_parts) < len(weakened)):
+        weaker_parts = [part for part in weakened if part is not None]
+        if not weaker_parts or (condition.function == "OR" and len(weaker_parts) < len(weakened)):
             return None
-        return call(condition.function, *known_parts) if len(known_parts) > 1 else known_parts[0]
+        return call(condition.function, *weaker_parts) if len(weaker_parts) > 1 else weaker_parts[0]
     comparison = as_comparison(condition)
     if comparison is None or comparison.operand != column:
         return None

@@ -111,14 +111,14 @@ def parse_pattern(pattern: str) -> tuple[Search, ...]:
         if not trimmed.parts and not (at_start and at_end):
             return ()
         searches.setdefault((at_start, at_end), []).append(trimmed)
-    found = tuple(
+    merged_searches = tuple(
         Search(parts[0] if len(parts) == 1 else Alternatives(tuple(parts)), *anchors)
         for anchors, parts in searches.items()
     )
-    for search in found:
+    for search in merged_searches:
         _check_empty_matches(search.part)
         _AutomatonBuilder().build(search.part)
-    return found
+    return merged_searches
 
 
 def full_match_pattern(pattern: str) -> str:
@@ -129,7 +129,7 @@ def full_match_pattern(pattern: str) -> str:
 def python_pattern(searches: Sequence[Search]) -> str:
     """Return the searches as one pattern of Python's ``re.search``."""
     starts, ends = {True: r"\A", False: ""}, {True: r"\Z", False: ""}
-    return "|".join(f"{starts[each.at_start]}(?:{each.pattern}){ends[each.at_end]}" for each in searches)
+    return "|".join(f"{starts[search.at_start]}(?:{search.pattern}){ends[search.at_end]}" for search in searches)
 
 
 def _regex_refusal(rule: str, fix: str) -> Unsupported:
@@ -182,7 +182,7 @@ class _PatternParser:
                 break
         if self._index < len(self._pattern):
             anchor = self._pattern[self._index] in "^$\\"
-            where = "^ and $ can only stand at the ends of a whole alternative" if anchor else "a ) has no ("
+            where = "^ can only begin, and $ can only end, a whole alternative" if anchor else "a ) has no ("
             raise _regex_refusal(f"this regular expression is not supported: {where}", _SYNTAX_FIX)
 
     def _accept(self, text: str) -> bool:
@@ -233,7 +233,8 @@ class _PatternParser:
         while self._accept("|"):
             options.append(self._parse_concatenation())
         if not self._accept(")"):
-            raise _regex_refusal("a ( has no ), or ^ or $ stands inside a group", _SYNTAX_FIX)
+            is_open = self._index == len(self._pattern)
+            raise _regex_refusal("a ( has no )" if is_open else "^ and $ cannot stand inside a group", _SYNTAX_FIX)
         return options[0] if len(options) == 1 else Alternatives(tuple(options))
 
     def _parse_escape(self) -> Ranges:
@@ -266,12 +267,12 @@ class _PatternParser:
                     raise _regex_refusal("a range in brackets must go from one letter to a later one", "write [a-z]")
                 low = ((low[0][0], high[0][0]),)
             ranges.extend(low)
-        found = _complement(_union(ranges)) if negated else _union(ranges)
-        if not found or not _complement(found):
+        accepted_ranges = _complement(_union(ranges)) if negated else _union(ranges)
+        if not accepted_ranges or not _complement(accepted_ranges):
             raise _regex_refusal(
                 "a set in brackets must match some characters, but not all", "write . for any character but a newline"
             )
-        return found
+        return accepted_ranges
 
     def _parse_bracket_item(self, first: bool) -> Ranges:
         letter = self._next_letter()
@@ -289,9 +290,12 @@ class _PatternParser:
             return part
         self._accept("?")  # how many are tried first decides nothing: a text matches or it does not
         low, high = counts
-        if max(low, high or 0) > MAX_REPEATS or (high is not None and high < low):
-            rule = f"a count in a regular expression is at most {MAX_REPEATS}, and the first is not above the second"
-            raise _regex_refusal(rule, "write {2,5}")
+        if max(low, high or 0) > MAX_REPEATS:
+            rule = f"a count in braces of a regular expression can be at most {MAX_REPEATS}"
+            raise _regex_refusal(rule, f"write a count of at most {MAX_REPEATS}, such as {{2,5}}")
+        if high is not None and high < low:
+            rule = f"{{{low},{high}}} in a regular expression needs the smaller count first"
+            raise _regex_refusal(rule, f"write {{{high},{low}}}")
         return part if counts == (1, 1) else Repetition(part, low, high)
 
     def _parse_counts(self) -> tuple[int, int | None] | None:
@@ -324,8 +328,8 @@ def _pattern_text(part: Part) -> str:
             return _write_letters(ranges)
         case Concatenation(parts):
             return "".join(
-                f"(?:{_pattern_text(each)})" if isinstance(each, Alternatives) else _pattern_text(each)
-                for each in parts
+                f"(?:{_pattern_text(piece)})" if isinstance(piece, Alternatives) else _pattern_text(piece)
+                for piece in parts
             )
         case Alternatives(options):
             return "|".join(map(_pattern_text, options))
@@ -378,13 +382,13 @@ def _check_empty_matches(part: Part) -> None:
     """Refuse parts that match the empty text in several ways."""
     match part:
         case Concatenation(parts):
-            for each in parts:
-                _check_empty_matches(each)
+            for piece in parts:
+                _check_empty_matches(piece)
         case Alternatives(options):
             if sum(map(_matches_empty, options)) > 1:
-                raise _regex_refusal("two alternatives match the empty text", "write (a|b)? instead of (a?|b?)")
-            for each in options:
-                _check_empty_matches(each)
+                raise _regex_refusal("two alternatives both match the empty text", "write (a|b)? instead of (a?|b?)")
+            for option in options:
+                _check_empty_matches(option)
         case Repetition(repeated):
             if _matches_empty(repeated):
                 raise _regex_refusal(
@@ -419,9 +423,9 @@ class _AutomatonBuilder:
             case Alternatives(options):
                 built = [self.build(option) for option in options]
                 return _Automaton(
-                    any(each.empty for each in built),
-                    frozenset().union(*(each.first for each in built)),
-                    frozenset().union(*(each.last for each in built)),
+                    any(automaton.empty for automaton in built),
+                    frozenset().union(*(automaton.first for automaton in built)),
+                    frozenset().union(*(automaton.last for automaton in built)),
                 )
             case Repetition(repeated, low, high):
                 return self._repeat_automaton(repeated, low, high)
@@ -447,12 +451,12 @@ class _AutomatonBuilder:
 
     def _join(self, built: Iterator[_Automaton]) -> _Automaton:
         whole = _Automaton(True, frozenset(), frozenset())
-        for each in built:
-            self._add_transitions(whole.last, each.first)
+        for automaton in built:
+            self._add_transitions(whole.last, automaton.first)
             whole = _Automaton(
-                whole.empty and each.empty,
-                whole.first | each.first if whole.empty else whole.first,
-                whole.last | each.last if each.empty else each.last,
+                whole.empty and automaton.empty,
+                whole.first | automaton.first if whole.empty else whole.first,
+                whole.last | automaton.last if automaton.empty else automaton.last,
             )
         return whole
 

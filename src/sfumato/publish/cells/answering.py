@@ -65,7 +65,7 @@ from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import AnswerRows, extract_key_functions
 
 _MAX_CELL_VISITS = 10**8
-_MAX_LISTED_BINS = 5
+_MAX_BIN_NAMES = 5
 _BASES_BY_STRENGTH = (MEASURED, BOUGHT, HYPOTHESIS, BOUNDED, UNVERIFIED)
 """Bases of numbers, strongest first; a number computed from several has the weakest of their bases."""
 DECIDED = -1
@@ -195,7 +195,7 @@ def require_answerable_as_published(face: QueryableTable, query: Query) -> None:
     for key in plan.keys:
         if isinstance(key, Column) and isinstance(key.reference, Field) and key.reference.name in binned:
             rule = f"only bins of {key.reference.name} were published, and the question groups by its values"
-            raise Unsupported("binned-key", rule, fix="ask the synopsis itself, which groups by bins: synopsis.sql(…)")
+            raise Unsupported("binned-key", rule, fix="query synopsis.sql(…) itself, which groups by bins")
 
 
 def referenced_columns(query: Query) -> frozenset[str]:
@@ -207,12 +207,12 @@ def referenced_columns(query: Query) -> frozenset[str]:
     return frozenset(column.name for expression in expressions for column in columns(expression))  # type: ignore[union-attr]
 
 
-def require_published_columns(known: Collection[str], named: Collection[str]) -> None:
+def require_published_columns(published: Collection[str], requested: Collection[str]) -> None:
     """Refuse a question that reads columns which were not published."""
-    missing = sorted({*named} - {*known})
-    if missing:
-        rule = f"{', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not published"
-        raise Unsupported("unpublished-column", rule, fix="ask about published columns, or publish these with them")
+    if missing := sorted({*requested} - {*published}):
+        rule = f"{', '.join(map(repr, missing))} {'was' if len(missing) == 1 else 'were'} not published"
+        fix = "ask only about published columns, or publish a new synopsis with all columns of the question"
+        raise Unsupported("unpublished-column", rule, fix=fix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ def parse_condition(face: QueryableTable, text: str) -> CellCondition:
     truths_per_cell = PossibleTruths(
         *(np.broadcast_to(truth_cells, sizes) for truth_cells in (possible.true, possible.false, possible.null))
     )
-    return CellCondition(measure.where, axes, truths_per_cell, evaluator.named_columns(measure.where))
+    return CellCondition(measure.where, axes, truths_per_cell, evaluator.condition_columns(measure.where))
 
 
 def certain_cells(face: QueryableTable, text: str) -> tuple[AttributeSet, Bools]:
@@ -257,7 +257,7 @@ def _require_supported_finish(query: Query) -> None:
     if query.combined is not None:
         rule = "a synopsis answers one SELECT at a time, and this question combines several"
         raise Unsupported(
-            "combined", rule, fix="ask each SELECT by itself, which is free, and combine the answers in pandas"
+            "combined", rule, fix="ask each SELECT separately, which is free, and combine the answers in pandas"
         )
     if extract_key_functions(query)[1]:
         rule = "a synopsis cannot compute functions of group keys"
@@ -271,8 +271,8 @@ def _where_conditions(relation: Relation) -> tuple[Expression, ...]:
         predicates.append(relation.predicate)
         relation = relation.input
     if not isinstance(relation, Scan):
-        rule = "a synopsis holds the number of rows per cell, so it cannot join rows, rank them or group them by person"
-        raise Unsupported("rows-only", rule, fix="ask with WHERE, GROUP BY and FILTER, without joins or windows")
+        rule = "a synopsis cannot join rows, rank them or group them by person, because it holds counts of rows"
+        raise Unsupported("rows-only", rule, fix="use WHERE, GROUP BY and FILTER, without joins or windows")
     return tuple(predicates)
 
 
@@ -300,7 +300,7 @@ class GroupedTotals:
     def apply_transpose(self, group_values: Floats) -> Floats:
         """Apply the transpose of ``sum_by_group``: in every cell, the weights times its groups' numbers, summed."""
         grid = np.zeros(self.groups.shape)
-        grid.ravel()[self.groups.shown_grid_index] = group_values
+        grid.ravel()[self.groups.answer_grid_index] = group_values
         spread_parts = (
             cells.low * grid[..., index].reshape(self._key_axis_sizes) for index, cells in enumerate(self.weights)
         )
@@ -326,7 +326,7 @@ class GroupedTotals:
                 np.broadcast_to(total, np.broadcast_shapes(total.shape, (1,) * len(self.axes))) for total in totals
             )
         ]
-        return np.stack(flat, axis=-1).ravel()[self.groups.shown_grid_index]
+        return np.stack(flat, axis=-1).ravel()[self.groups.answer_grid_index]
 
     def estimate_with_ends(self, beta: float, cells: int) -> tuple[Floats, Floats, Floats]:
         """Return numbers and their lower and upper ends, which hold for so many totals at once."""
@@ -417,7 +417,7 @@ class _QuestionEvaluator:
         references = {reference for expression in expressions for reference in columns(expression)}
         return tuple(sorted({self._attribute_and_level(reference)[0] for reference in references}))
 
-    def named_columns(self, expression: Expression) -> tuple[ConditionColumn, ...]:
+    def condition_columns(self, expression: Expression) -> tuple[ConditionColumn, ...]:
         """Return the columns that an expression names, each with its attribute and level."""
         return tuple(ConditionColumn(part, *self._attribute_and_level(part)) for part in columns(expression))
 
@@ -470,8 +470,8 @@ class _QuestionEvaluator:
         width = len(self.query.plan.keys)
         sets = self.query.finish.sets or (tuple(range(width)),)
         for key_indices, groups in zip(sets, self.groupings, strict=True):
-            if len(key_indices) == width and {*groups.shown_keys} != {*expected_keys}:
-                rule = "the synopsis's cells do not form the groups of the question"
+            if len(key_indices) == width and {*groups.answer_keys} != {*expected_keys}:
+                rule = "the values and bins of the synopsis do not form the groups of this question"
                 raise Unsupported("other-groups", rule, fix="group by columns whose values are listed in the policy")
 
     def _possible_groups(self, groups: CellGroups) -> CellGroups:
@@ -484,14 +484,14 @@ class _QuestionEvaluator:
         summed_axes = tuple(axis for axis, attribute_index in enumerate(axes) if attribute_index not in groups.key_axes)
         masks = [possible_cells & self._may_be_in_group(groups, axes, index) for index in range(groups.joined_count)]
         grid = np.stack([mask.any(summed_axes) for mask in masks], axis=-1).ravel()
-        shown_index = [index for index, grid_index in enumerate(groups.shown_grid_index.tolist()) if grid[grid_index]]
-        if not shown_index:
+        possible = [index for index, grid_index in enumerate(groups.answer_grid_index.tolist()) if grid[grid_index]]
+        if not possible:
             rule = "no row can meet these conditions, so there is no group to show"
             raise Unsupported("no-groups", rule, fix="use a wider WHERE, or declare more values in the policy")
         return replace(
             groups,
-            shown_keys=tuple(groups.shown_keys[index] for index in shown_index),
-            shown_grid_index=groups.shown_grid_index[shown_index],
+            answer_keys=tuple(groups.answer_keys[index] for index in possible),
+            answer_grid_index=groups.answer_grid_index[possible],
         )
 
     def _may_be_in_group(self, groups: CellGroups, axes: AttributeSet, index: int) -> Bools:
@@ -510,8 +510,8 @@ class _QuestionEvaluator:
         if cells > MAX_CELLS or cells * times > _MAX_CELL_VISITS:
             largest = sorted(axes, key=lambda attribute_index: -self.face.attributes[attribute_index].size)[:3]
             names = ", ".join(self.face.attributes[attribute_index].name for attribute_index in largest)
-            rule = f"a question can read at most {MAX_CELLS:,} cells of a synopsis; this one reads {cells * times:,}"
-            raise Unsupported("too-many-cells", rule, fix=f"leave out a column: {names} have the most cells")
+            rule = f"a question can read at most {MAX_CELLS:,} counts of a synopsis; this one reads {cells * times:,}"
+            raise Unsupported("too-many-cells", rule, fix=f"leave out a column: {names} have the most values")
         return axes
 
     # Measures
@@ -541,8 +541,8 @@ class _QuestionEvaluator:
     ) -> tuple[GroupedTotals, ...]:
         """Return the totals of a measure: one, or two for a mean."""
         if type(measure) not in (Count, Sum, Mean):
-            rule = "a synopsis holds the number of rows per cell, from which only COUNT, SUM and AVG can be computed"
-            raise Unsupported("aggregate", rule, fix="ask for COUNT, SUM or AVG, with FILTER (WHERE …) if needed")
+            rule = "a synopsis can answer only COUNT, SUM and AVG, because it holds counts of rows"
+            raise Unsupported("aggregate", rule, fix="use COUNT, SUM or AVG, with FILTER (WHERE …) if needed")
         conditions = [*self.conditions, *key_conditions, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
         axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.key_axes, *groups.joined_axes}))
@@ -594,7 +594,7 @@ class _QuestionEvaluator:
         sets = self.query.finish.sets or (tuple(range(width)),)
         keys, is_rolled_up = [], []
         for key_indices, groups in zip(sets, self.groupings, strict=True):
-            for group_key in groups.shown_keys:
+            for group_key in groups.answer_keys:
                 values_by_key = dict(zip(key_indices, group_key, strict=True))
                 keys.append(tuple(values_by_key.get(index) for index in range(width)))
                 is_rolled_up.append([index not in values_by_key for index in range(width)])
@@ -641,17 +641,17 @@ class _QuestionEvaluator:
         for axes in sorted(self.outside):
             names = " and ".join(self.face.attributes[attribute_index].name for attribute_index in axes)
             reason = "were not published together" if len(axes) > 1 else "was not published"
-            yield f"{names} {reason}: such numbers are two-sided bounds, with a model's estimate between them"
+            yield f"{names} {reason}, so numbers that need it are two-sided bounds with a model's estimate between them"
         for name in sorted(self.decided):
             deciding = self.face.attributes[self.face.decider_and_labels[name][0]].name
-            yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are two-sided bounds"
+            yield f"{name}: rows without a listed {deciding} may have any {name}, so these numbers are two-sided bounds"
         for attribute_index, cells in sorted(self.cuts.items()):
             if cells:
                 attribute = self.face.attributes[attribute_index]
-                bin_names = ", ".join(describe_cell(attribute.cells[cell]) for cell in sorted(cells)[:_MAX_LISTED_BINS])
-                remainder = f" and {len(cells) - _MAX_LISTED_BINS} more" if len(cells) > _MAX_LISTED_BINS else ""
+                bin_names = ", ".join(describe_cell(attribute.cells[cell]) for cell in sorted(cells)[:_MAX_BIN_NAMES])
+                remainder = f" and {len(cells) - _MAX_BIN_NAMES} more" if len(cells) > _MAX_BIN_NAMES else ""
                 rule = "the question splits bins, and only whole bins were published"
-                yield f"{attribute.name}: {rule}, so such numbers are two-sided bounds ({bin_names}{remainder})"
+                yield f"{attribute.name}: {rule}, so these numbers are two-sided bounds ({bin_names}{remainder})"
 
     def _has_binned_attribute(self, key: Column) -> bool:
         attribute_index, level = self._attribute_and_level(key.reference)

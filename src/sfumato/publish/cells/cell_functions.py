@@ -230,9 +230,9 @@ def _compare_texts(left: CellTexts, right: CellTexts, operate: Callable[[Any, An
     return PossibleTruths((true & ~null) | uncertain, (~true & ~null) | uncertain, null | uncertain)
 
 
-def _surely_unequal(among: CellTexts, known: CellTexts) -> Bools:
+def _surely_unequal(among: CellTexts, decided: CellTexts) -> Bools:
     """Return where a text that is one of several is compared with a known text that is none of them."""
-    pairs = np.broadcast_arrays(among.value, known.value, known.unknown | known.null)
+    pairs = np.broadcast_arrays(among.value, decided.value, decided.unknown | decided.null)
     flat = (
         not is_open and isinstance(text, UndecidedText) and other not in text.options
         for text, other, is_open in zip(*(array.ravel() for array in pairs), strict=True)
@@ -388,7 +388,7 @@ def evaluate_on_cells(expression: Expression, columns: Mapping[Reference, CellOu
         return constant_outcomes(expression, (1,) * axes)
     if expression.function not in _FUNCTIONS:
         supported = ", ".join(sorted(_FUNCTIONS))
-        rule = f"{expression.function} cannot be computed from the cells of a synopsis"
+        rule = f"{expression.function} cannot be computed from a synopsis"
         raise Unsupported("function", rule, fix=f"use one of these functions: {supported}")
     return _FUNCTIONS[expression.function](
         expression, [evaluate_on_cells(argument, columns, axes) for argument in expression.arguments]

@@ -103,7 +103,9 @@ def _round(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     digits = call.arguments[1] if len(call.arguments) > 1 else None
     if digits is not None and not isinstance(digits, Literal):
         raise Unsupported(
-            "function", "the number of digits of ROUND must be written as a number here", fix="write ROUND(x, 1)"
+            "function",
+            "the digits of ROUND must be written as a number in a question to a synopsis",
+            fix="write ROUND(x, 1)",
         )
     count = int(digits.value if digits is not None else 0)  # type: ignore[arg-type]
     power = 10.0 ** abs(count)

@@ -48,16 +48,20 @@ def evaluate_group_key(
     """Return the value that a key has in each cell of its axes; ``attribute`` is given if the key is a plain column."""
     if attribute is not None:
         values = _cell_key_values(attribute)
-        shown_count = len(values) if key.domain.nullable else len(values) - 1
-        codes = np.where(np.arange(len(values)) < shown_count, np.arange(len(values)), -1)
+        key_count = len(values) if key.domain.nullable else len(values) - 1
+        codes = np.where(np.arange(len(values)) < key_count, np.arange(len(values)), -1)
         return GroupKeyCells(axes, codes.astype(np.int64), tuple(values), is_whole_attribute=True)
     uncertain = ~cells.certain
     is_decided = isinstance(key, Column) and isinstance(
         cells, CellTexts
     )  # a decided column: undecided cells may have any value
     if bool(uncertain.any()) and not is_decided:
-        reason = "a bin has rows on both sides" if isinstance(key, Column) else "it differs between rows of one bin"
-        rule = f"a group key must be the same for all rows of a cell, and here {reason}"
+        reason = (
+            "a bin has rows in several groups"
+            if isinstance(key, Column)
+            else "the expression differs between rows of one bin"
+        )
+        rule = f"a synopsis can group only by what is the same for all rows of a bin, and here {reason}"
         raise Unsupported(
             "cut-key",
             rule,
@@ -75,7 +79,7 @@ def _cell_key_values(attribute: Attribute) -> list[Any]:
     """Label cells: listed ones by their value, bins by the first value in them that has no cell of its own, groups in
     words.
     """
-    single_value_cells = {listed_cell.value for listed_cell in attribute.cells if isinstance(listed_cell, ListedCell)}
+    single_value_cells = {cell.value for cell in attribute.cells if isinstance(cell, ListedCell)}
     labels = []
     for cell in attribute.cells:
         start = cell.low if isinstance(cell, RangeCell) else None
@@ -126,9 +130,9 @@ class CellGroups:
     """The group of each joined cell, −1 for none."""
     joined_count: int
     """The number of groups of joined cells; 1 where no cells are joined."""
-    shown_keys: tuple[tuple[Any, ...], ...]
+    answer_keys: tuple[tuple[Any, ...], ...]
     """The keys of the groups that the answer shows."""
-    shown_grid_index: NDArray[np.intp]
+    answer_grid_index: NDArray[np.intp]
     """The flat grid index of each group that the answer shows."""
     undecided: NDArray[np.bool_] | None = None
     """The joined cells whose rows may be in any group; None if there are none."""
@@ -165,17 +169,17 @@ def group_cells(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) 
         raise Unsupported(
             "too-many-groups", rule, fix="group by fewer columns, or by coarser levels, such as icd_level_1"
         )
-    shown_index = (
+    group_index = (
         np.flatnonzero(np.logical_and.reduce([key_codes >= 0 for key_codes in code_columns]))
         if code_columns
         else np.zeros(1, np.intp)
     )
     order = (
-        np.lexsort([key_codes[shown_index] for key_codes in reversed(code_columns)])
+        np.lexsort([key_codes[group_index] for key_codes in reversed(code_columns)])
         if code_columns
         else np.zeros(1, np.intp)
     )
-    grid_index = shown_index[order]
+    grid_index = group_index[order]
     key_values = [
         [key.values[code] for code in row_codes[grid_index].tolist()]
         for key, row_codes in zip(keys, code_columns, strict=True)
@@ -190,7 +194,7 @@ def _undecided_cells(keys: Sequence[GroupKeyCells], joined_keys: Sequence[GroupK
     """
     open_keys = [key for key in keys if key.undecided is not None]
     if open_keys and (len(open_keys) > 1 or list(joined_keys) != open_keys):
-        rule = "a column that another column determines can be grouped by alone, or together with other columns"
+        rule = "a column that another column determines cannot be grouped beside a key computed from the same columns"
         raise Unsupported(
             "cut-key", rule, fix="count each value in a separate column: COUNT(*) FILTER (WHERE region = 'north')"
         )

@@ -64,7 +64,7 @@ class ModelManifest:
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"a {kind.__name__}")
         if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Charged) for step in self.steps):
-            raise InvalidParameter("steps", self.steps, "a list of charges from the ledger, in the order of payment")
+            raise InvalidParameter("steps", self.steps, "a list of charges of the ledger, in the order of payment")
         if set(self.members) != {MANIFEST, POTENTIALS} or not all(isinstance(v, str) for v in self.members.values()):
             raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {POTENTIALS}")
         object.__setattr__(self, "members", dict(self.members))
@@ -157,7 +157,7 @@ def _read_model(manifest: ModelManifest, content: bytes, file_name: str) -> Grap
         raise damaged_file_error(file_name, f"its model has more than {_MAX_CELLS:,} cells")
     numbers = _POTENTIALS.read(content, sum(counts), file_name)
     if np.isnan(numbers).any() or (numbers == np.inf).any():
-        raise damaged_file_error(file_name, f"{POTENTIALS} has numbers that are not logarithms of weights")
+        raise damaged_file_error(file_name, f"{POTENTIALS} has numbers that no model can have")
     parts = np.split(numbers, np.cumsum(counts)[:-1]) if counts else []
     potentials = tuple(
         Potential(attribute_set, part.reshape(shape))

@@ -67,7 +67,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 
 def _unwritable_refusal(target: Path, error: OSError) -> SynopsisDamaged:
-    fix = "name a file in an existing folder that you can write to"
+    fix = "name a file in an existing folder that you can write to, on a disk with free space"
     return SynopsisDamaged(f"the file cannot be written ({os.strerror(error.errno or 0)})", place=str(target), fix=fix)
 
 
@@ -118,7 +118,9 @@ def read_file_bytes(path: str | os.PathLike[str]) -> bytes:
             raise damaged_file_error(place, f"it has more than {_MAX_BYTES:,} bytes")
         return Path(path).read_bytes()
     except OSError as error:
-        raise SynopsisDamaged("the file cannot be read", place=place, fix="make it readable for this user") from error
+        raise SynopsisDamaged(
+            "the file cannot be read", place=place, fix="give this user the right to read the file"
+        ) from error
 
 
 def damaged_file_error(file_name: str, why: str) -> SynopsisDamaged:
@@ -126,7 +128,7 @@ def damaged_file_error(file_name: str, why: str) -> SynopsisDamaged:
     return SynopsisDamaged(
         f"the .sfu file is damaged or was edited: {why}",
         place=file_name,
-        fix="fetch the file again from whoever published it",
+        fix="get the file again from its publisher",
     )
 
 
@@ -189,11 +191,13 @@ class FileKind:
         members = dict(iterate_members(content, file_name))
         names = [MANIFEST] if self.data_member is None else [MANIFEST, self.data_member]
         if list(members) != names or build_zip(members) != content:
-            raise damaged_file_error(file_name, f"it is not the original zip of {' and '.join(names)}")
+            raise damaged_file_error(
+                file_name, f"its bytes are not those of the zip file that was written with {' and '.join(names)}"
+            )
         parsed = self._parse_manifest(manifest, members[MANIFEST], file_name)
         other = members.get(self.data_member or "", b"")
         if self.data_member is not None and sha256_hex(other) != parsed.members[self.data_member]:
-            raise damaged_file_error(file_name, f"{self.data_member} does not have the hash that {MANIFEST} states")
+            raise damaged_file_error(file_name, f"the hash of {self.data_member} is not the one stated in {MANIFEST}")
         return parsed, other
 
     def _parse_manifest(self, manifest: type[M], content: bytes, file_name: str) -> M:
@@ -209,7 +213,7 @@ class FileKind:
             rule = f"this version reads a {self.label} of format {self.format}; the file has format {stated_format}"
             raise SynopsisDamaged(rule, place=file_name, fix="install a newer version of sfumato")
         if not is_sealed(text, stated_hash):
-            raise damaged_file_error(file_name, f"{MANIFEST} does not have the hash that it states")
+            raise damaged_file_error(file_name, f"the hash stated in {MANIFEST} does not fit its content")
         try:
             return codec.loads_as(manifest, text, longest=self.max_manifest_bytes)
         except InvalidParameter as error:

@@ -164,10 +164,10 @@ def _corrections_of_start(
     """Scale the starting model on every set that it has no potential of: a step of iterative proportional fitting, by
     (observed + σ) / (expected + σ), so that cells within the noise hardly move. It saves most of the descent.
     """
-    known_sets = {canonical_order(potential.attribute_set, sizes) for potential in start.potentials}
+    start_sets = {canonical_order(potential.attribute_set, sizes) for potential in start.potentials}
     corrections = {}
     for attribute_set, target in targets.items():
-        if attribute_set not in known_sets:
+        if attribute_set not in start_sets:
             deviation, sorted_indices = target.precision**-0.5, tuple(sorted(attribute_set))
             expected = transpose_to(start.marginal(sorted_indices), sorted_indices, attribute_set)
             corrections[attribute_set] = np.log(np.maximum(target.mean, 0.0) + deviation) - np.log(expected + deviation)

@@ -35,7 +35,7 @@ from sfumato.publish.graph.trees import (
 )
 from sfumato.quick_dataclass import dataclass
 
-_KEPT_CELLS = 6_000_000
+_MAX_CACHED_CELLS = 6_000_000
 """The most cells of cached sums and messages, which later sets often need again."""
 
 
@@ -154,7 +154,7 @@ class _CliqueSums:
             for clique, table in zip(model.tree.cliques, model.canonical_beliefs, strict=True)
         ]
         self._messages: dict[tuple[int, int, frozenset[int]], tuple[Floats, AttributeSet]] = {}
-        self._kept = 0
+        self._cached_cells = 0
         self._components = _components(model.tree)
 
     def marginal(self, attribute_set: AttributeSet) -> Floats:
@@ -223,13 +223,13 @@ class _CliqueSums:
         table = self.sum_of(index, table_set)
         for position, other in enumerate(others):
             message, attribute_set = self._conditional(other, index, nodes, requested)
-            kept_indices = canonical_order(
+            remaining_set = canonical_order(
                 {*table_set, *attribute_set} & requested.union(parent_separator, *separators[position + 1 :]),
                 self._sizes,
             )
             table, table_set = (
-                multiply_and_sum(table, table_set, message, attribute_set, kept_indices, self._sizes),
-                kept_indices,
+                multiply_and_sum(table, table_set, message, attribute_set, remaining_set, self._sizes),
+                remaining_set,
             )
         return table, table_set
 
@@ -252,8 +252,8 @@ class _CliqueSums:
 
     def _reserve_cache(self, cells: int) -> bool:
         """Return whether a table is cached for later sets: as long as it, and all that is cached, has few cells."""
-        fits = self._kept + cells <= _KEPT_CELLS and 16 * cells <= _KEPT_CELLS
-        self._kept += cells if fits else 0
+        fits = self._cached_cells + cells <= _MAX_CACHED_CELLS and 16 * cells <= _MAX_CACHED_CELLS
+        self._cached_cells += cells if fits else 0
         return fits
 
     def _are_adjacent(self, first: int, second: int) -> bool:

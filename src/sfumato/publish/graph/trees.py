@@ -188,14 +188,14 @@ def _elimination_cliques(neighbours: list[int], sizes: Sizes) -> list[int]:
         adds_edges = attribute_index < 0
         if adds_edges:
             attribute_index = min(_set_bit_indices(remaining), key=cells)
-        clique, own_bit = neighbours[attribute_index], 1 << attribute_index
+        clique, attribute_bit = neighbours[attribute_index], 1 << attribute_index
         cliques.append(clique)
-        remaining ^= own_bit
-        rest = clique ^ own_bit
+        remaining ^= attribute_bit
+        rest = clique ^ attribute_bit
         for other in _set_bit_indices(rest):
             # without a new pair of neighbours, nothing changes for those who were not neighbours of this one
             unchecked |= neighbours[other] if adds_edges else 0
-            neighbours[other] = (neighbours[other] | rest) & ~own_bit
+            neighbours[other] = (neighbours[other] | rest) & ~attribute_bit
         unchecked = (unchecked | rest) & remaining
     return cliques
 
@@ -281,15 +281,15 @@ def _wider_shape(shape: tuple[int, ...], attribute_set: AttributeSet, wider: Att
     return tuple(size_of.get(attribute_index, 1) for attribute_index in wider)
 
 
-def sum_to_attributes(table: Floats, attribute_set: AttributeSet, kept: AttributeSet) -> Floats:
-    """Sum a table to the kept attributes; both are laid out.
+def sum_to_attributes(table: Floats, attribute_set: AttributeSet, target_set: AttributeSet) -> Floats:
+    """Sum a table to the target attributes; both are laid out.
 
     >>> sum_to_attributes(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
     [8.0, 8.0, 8.0]
     """
-    if attribute_set == kept:
+    if attribute_set == target_set:
         return table
-    steps, shape = _sum_steps(table.shape, attribute_set, kept)
+    steps, shape = _sum_steps(table.shape, attribute_set, target_set)
     for step in steps:
         table = _sum_middle_axis(table.reshape(step))
     return table.reshape(shape)
@@ -297,13 +297,13 @@ def sum_to_attributes(table: Floats, attribute_set: AttributeSet, kept: Attribut
 
 @lru_cache(maxsize=_PLANS)
 def _sum_steps(
-    shape: tuple[int, ...], attribute_set: AttributeSet, kept: AttributeSet
+    shape: tuple[int, ...], attribute_set: AttributeSet, target_set: AttributeSet
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]]:
     """Plan which adjacent axes are summed first, the longest ones; return the shapes whose middle axis is summed,
     and the final shape.
     """
-    kept_indices, lengths = set(kept), list(zip(attribute_set, shape, strict=True))
-    grouped = groupby(lengths, key=lambda pair: pair[0] in kept_indices)
+    target_indices, lengths = set(target_set), list(zip(attribute_set, shape, strict=True))
+    grouped = groupby(lengths, key=lambda pair: pair[0] in target_indices)
     runs = [(keep, math.prod(length for _, length in run_lengths)) for keep, run_lengths in grouped]
     steps = []
     while any(not keep for keep, _ in runs):
@@ -311,7 +311,7 @@ def _sum_steps(
         before, after = (math.prod(length for _, length in part) for part in (runs[:run_index], runs[run_index + 1 :]))
         steps.append((before, runs[run_index][1], after))
         del runs[run_index]
-    return tuple(steps), tuple(length for attribute_index, length in lengths if attribute_index in kept_indices)
+    return tuple(steps), tuple(length for attribute_index, length in lengths if attribute_index in target_indices)
 
 
 def _sum_middle_axis(table: Floats) -> Floats:
@@ -325,15 +325,15 @@ def _sum_middle_axis(table: Floats) -> Floats:
 
 
 def multiply_and_sum(
-    left: Floats, left_set: AttributeSet, right: Floats, right_set: AttributeSet, kept: AttributeSet, sizes: Sizes
+    left: Floats, left_set: AttributeSet, right: Floats, right_set: AttributeSet, target_set: AttributeSet, sizes: Sizes
 ) -> Floats:
-    """Multiply two tables and sum to the kept attributes, which both have together; all are laid out."""
-    plan = _join_plan(left_set, right_set, kept, sizes)
+    """Multiply two tables and sum to the target attributes, which both have together; all are laid out."""
+    plan = _join_plan(left_set, right_set, target_set, sizes)
     first = transpose_to(sum_to_attributes(left, left_set, plan.left), plan.left, plan.first).reshape(plan.first_shape)
     second = transpose_to(sum_to_attributes(right, right_set, plan.right), plan.right, plan.second).reshape(
         plan.second_shape
     )
-    return transpose_to(np.matmul(first, second).reshape(plan.shape), plan.order, kept)
+    return transpose_to(np.matmul(first, second).reshape(plan.shape), plan.order, target_set)
 
 
 class _JoinPlan(NamedTuple):
@@ -352,20 +352,20 @@ class _JoinPlan(NamedTuple):
 
 
 @lru_cache(maxsize=_PLANS)
-def _join_plan(left_set: AttributeSet, right_set: AttributeSet, kept: AttributeSet, sizes: Sizes) -> _JoinPlan:
-    kept_indices, shared_indices = set(kept), set(left_set) & set(right_set)
+def _join_plan(left_set: AttributeSet, right_set: AttributeSet, target_set: AttributeSet, sizes: Sizes) -> _JoinPlan:
+    target_indices, shared_indices = set(target_set), set(left_set) & set(right_set)
     left = tuple(
         attribute_index
         for attribute_index in left_set
-        if attribute_index in kept_indices or attribute_index in shared_indices
+        if attribute_index in target_indices or attribute_index in shared_indices
     )
     right = tuple(
         attribute_index
         for attribute_index in right_set
-        if attribute_index in kept_indices or attribute_index in shared_indices
+        if attribute_index in target_indices or attribute_index in shared_indices
     )
-    stack = tuple(attribute_index for attribute_index in kept if attribute_index in shared_indices)
-    shared = tuple(attribute_index for attribute_index in left if attribute_index not in kept_indices)
+    stack = tuple(attribute_index for attribute_index in target_set if attribute_index in shared_indices)
+    shared = tuple(attribute_index for attribute_index in left if attribute_index not in target_indices)
     rows = tuple(attribute_index for attribute_index in left if attribute_index not in shared_indices)
     columns = tuple(attribute_index for attribute_index in right if attribute_index not in shared_indices)
     count, height, depth, width = (math.prod(table_shape(part, sizes)) for part in (stack, rows, shared, columns))

@@ -43,8 +43,8 @@ def conditional_distributions(model: GraphicalModel, given: Sequence[int]) -> tu
         raise InvalidParameter(
             "given",
             tuple(given),
-            "columns that the model was fitted to together (that one of its cliques holds)",
-            fix="name fewer columns, or columns of one marginal",
+            "columns that the model was fitted to together",
+            fix="name fewer columns, or columns that were measured in one marginal",
         )
     conditionals = []
     for index, parent in _rooted_order(model.tree, root):
@@ -74,10 +74,9 @@ def _rooted_order(tree: JunctionTree, root: int) -> list[tuple[int, int | None]]
             neighbours[parent].append(index)
     order: list[tuple[int, int | None]] = [(root, None)]
     seen, visited = {root}, 0
-    component_roots = [index for index, parent in enumerate(tree.parents) if parent < 0]
     while visited < len(tree.cliques):
         if visited == len(order):  # another component, which shares nothing with the root
-            start = next(index for index in component_roots if index not in seen)
+            start = next(index for index in range(len(tree.cliques)) if index not in seen)
             seen.add(start)
             order.append((start, root))
         index = order[visited][0]
@@ -123,9 +122,9 @@ class LinkedModels:
         import pyarrow
 
         row_numbers = np.arange(1, len(table.units) + 1)
-        own_keys = {link.parent_key: row_numbers for link in links_to_children(self.links, name)}
+        primary_keys = {link.parent_key: row_numbers for link in links_to_children(self.links, name)}
         rows = table.rows.to_arrow().select(list(columns))
-        for position, (key, values) in enumerate({**table.foreign_keys, **own_keys}.items()):
+        for position, (key, values) in enumerate({**table.foreign_keys, **primary_keys}.items()):
             rows = rows.add_column(position, key, pyarrow.array(values, pyarrow.int64()))
         return rows
 

@@ -76,16 +76,14 @@ class TableLink:
 
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
-        for name in ("parent_columns", "child_columns", "linked_columns", "previous_columns", "inherited_columns"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         if min(self.max_parents, self.max_children) < 1:
-            raise InvalidParameter("max_children", self.max_children, "a whole number ≥ 1, as max_parents")
+            raise InvalidParameter("max_children", self.max_children, "a whole number ≥ 1, like max_parents")
         if not {*self.linked_columns} <= {*self.parent_columns}:
             raise InvalidParameter("linked_columns", self.linked_columns, "columns of the parent")
         if not {*self.previous_columns} <= {*self.child_columns} or (self.order and not self.child_columns):
             raise InvalidParameter("previous_columns", self.previous_columns, "columns of the child")
         if self.ends and not self.order:
-            raise InvalidParameter("ends", self.ends, "left as False, because the child rows have no order")
+            raise InvalidParameter("ends", self.ends, "left out, because the child rows have no order")
 
     @property
     def bands(self) -> tuple[int, ...]:
@@ -161,8 +159,8 @@ class TableLink:
     @property
     def parent_conditioning_columns(self) -> dict[str, str]:
         """The name in the child's model of each column of the parent's model that children are drawn given."""
-        own_columns = {column: self.linked_name(column) for column in self.linked_columns}
-        return {**own_columns, **{name: name for name in self.inherited_columns}}
+        linked_columns = {column: self.linked_name(column) for column in self.linked_columns}
+        return {**linked_columns, **{name: name for name in self.inherited_columns}}
 
 
 def table_names(links: Sequence[TableLink]) -> tuple[str, ...]:
@@ -187,6 +185,8 @@ def require_tree(links: Sequence[TableLink]) -> None:
     for link in links:
         if link.parent not in names or link.child in names:
             raise InvalidParameter(
-                "links", (link.parent, link.child), "a list of links that form a tree, parents before their children"
+                "links",
+                (link.parent, link.child),
+                "a list of links that form a tree, with each parent before its children",
             )
         names.append(link.child)

@@ -64,8 +64,6 @@ class _SyntheticTablesFile:
 
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
-        for name in ("further_links", "further_children"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
 _FORMAT = 1
@@ -122,7 +120,9 @@ class SyntheticTables:
     def __post_init__(self) -> None:
         require_tree(self.links)
         if tuple(self.models) != table_names(self.links):
-            raise InvalidParameter("models", tuple(self.models), "a model of each linked table, in their order")
+            raise InvalidParameter(
+                "models", tuple(self.models), "a list with one model for each table, in the order of the tables"
+            )
 
     @property
     def link(self) -> TableLink:
@@ -148,7 +148,7 @@ class SyntheticTables:
         """Return the same tables under other names, for rows and questions."""
         if len(names) != len(self.models) or len({*names}) != len(names):
             raise InvalidParameter(
-                "names", names, f"{len(self.models)} different names", fix="give one name for each table"
+                "names", names, f"{len(self.models)} different names", fix="give a different name for each table"
             )
         models = {
             table: _with_table_name(model, name)
@@ -186,16 +186,14 @@ class SyntheticTables:
         """
         count = exact_integer(parents, "parents", at_least=1)
         if count > (max_parents := self.parents_within(MAX_HELD)):
-            raise InvalidParameter(
-                "parents", count, f"a number up to {max_parents:,}, so that all children fit in memory"
-            )
+            raise InvalidParameter("parents", count, f"at most {max_parents:,}, so that all children fit in memory")
         source = None if seed is None else seeded_bytes(seed)
         drawn = LinkedModels(self.links, self.models, source).draw(count)
         return dict(zip(self.names, drawn.values(), strict=True))
 
     def parents_within(self, max_rows: int) -> int:
         """Return how many rows of the first table can be drawn with at most so many rows in each table."""
-        largest = max(1.0, *(model.total / self.parent.total for model in self.models.values()))
+        largest = max(model.total / self.parent.total for model in self.models.values())
         return int(max_rows / largest)
 
     def __getitem__(self, name: str) -> pyarrow.Table:
@@ -308,7 +306,9 @@ class SyntheticTables:
         self, *, name: str = "", description: str = "", licence: str = "", contact: str = ""
     ) -> dict[str, ModelCard]:
         """Describe each table, by its name, as ``Synthetic.card`` does; the guarantee is that of all together."""
-        guarantee = "none: a preview on invented rows" if self.is_preview else f"{self.price}, for all tables together"
+        guarantee = (
+            "none: this is a preview on invented rows" if self.is_preview else f"{self.price}, for all tables together"
+        )
         models = zip(self.names, self.models.values(), strict=True)
         cards = {
             table: model.card(

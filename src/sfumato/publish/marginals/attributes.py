@@ -87,7 +87,7 @@ class GroupCell:
         object.__setattr__(self, "values", tuple(self.values))
         if len(set(self.values)) < max(2, len(self.values)):
             raise InvalidParameter(
-                "values", self.values[:3], "two or more different values", fix="name two or more values"
+                "values", self.values[:3], "two or more different values", fix='for example, set values to ["a", "b"]'
             )
 
 
@@ -126,7 +126,9 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name:
-            raise InvalidParameter("name", self.name, "a non-empty string", fix="give the column's name")
+            raise InvalidParameter(
+                "name", self.name, "a non-empty string", fix='write the name of the column, such as "sex"'
+            )
         object.__setattr__(self, "type", Type.of(self.type))
         object.__setattr__(self, "cells", _checked_cells(self.type, self.cells))
         object.__setattr__(self, "levels", _checked_levels(self.levels, self.size))
@@ -185,7 +187,7 @@ def _checked_cells(sql_type: Type, cells: Any) -> tuple[Cell, ...]:
         raise InvalidParameter(
             "cells",
             cells,
-            "a list of ListedCell, RangeCell and GroupCell, and OtherCell() at the end",
+            "a list of cells that ends in OtherCell()",
             fix="add OtherCell() at the end",
         )
     typed_cells = tuple(_cell_of_type(sql_type, cell) for cell in cells)
@@ -204,32 +206,32 @@ def _cell_of_type(sql_type: Type, cell: Cell) -> Cell:
         low, high = parse_value(sql_type, cell.low, "low"), parse_value(sql_type, cell.high, "high")
         is_ordered = sql_type not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]
         if not is_ordered:
-            raise InvalidParameter("high", cell.high, "a number, date or time that is above low")
+            raise InvalidParameter("high", cell.high, "a number, date or time above low")
         return RangeCell(low, high, cell.closed)
     return cell
 
 
 def _checked_levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
     if not isinstance(levels, (tuple, list)) or not all(isinstance(level, (tuple, list)) for level in levels):
-        raise InvalidParameter("levels", levels, "a list of levels, each with the part number of every cell")
+        raise InvalidParameter("levels", levels, "a list of levels, each a list with the group number of every cell")
     checked_levels = tuple(tuple(level) for level in levels)
     finer: Sequence[int] = range(size)
     for level in checked_levels:
         if len(level) != size or any(type(part) is not int or part < 0 for part in level):
-            raise InvalidParameter(
-                "levels", level, f"a list of levels, each with {size} part numbers: one for each cell"
-            )
+            rule = f"a list of levels, each with {size} whole numbers ≥ 0: for each cell, the number of its group"
+            raise InvalidParameter("levels", level, rule)
         if len(set(zip(finer, level, strict=True))) != len(set(finer)):
             raise InvalidParameter(
                 "levels",
                 level,
-                "a list from fine to coarse, in which each part consists of whole parts of the level before",
+                "a list of levels from fine to coarse, in which cells of one group stay together at every later level",
             )
         if level.count(level[-1]) != 1:
             raise InvalidParameter(
                 "levels",
                 level,
-                "a list of levels in which the last cell, for missing values, has a part number of its own",
+                "a list of levels, in each of which the last cell, for missing values, is alone in its group",
+                fix="give the last cell of each level a number that no other cell of the level has",
             )
         finer = level
     return checked_levels
@@ -244,7 +246,9 @@ def _checked_labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[t
     for names, level in zip(checked_labels, levels, strict=False):
         are_texts = all(type(name) is str and name for name in names)
         if names and (not are_texts or len(set(names)) != len(names) or len(names) <= max(level[:-1], default=0)):
-            raise InvalidParameter("labels", names, "a list of different names, one for each part of the level")
+            raise InvalidParameter(
+                "labels", names, "a list of different names, one for each group of the level but the last"
+            )
     return checked_labels
 
 
@@ -290,7 +294,9 @@ def _code_column(
     table: Table, name: str, column_names: Mapping[str, str], resolve: Callable[[str | None, str], Expression]
 ) -> CodedColumn:
     if not isinstance(name, str):
-        raise Unsupported("not-text", "columns must be given by name, as strings", fix='write ["sex", "age"]')
+        raise Unsupported(
+            "not-text", "columns must be given by name, as strings", fix='write for example ["sex", "age"]'
+        )
     if _is_unit_id(table, name):
         rule = f"{name[:60]} identifies the unit of each row, and ids are never released"
         raise Unsupported("unit-column", rule, fix=f"leave {name[:60]} out of the list of columns")
@@ -337,7 +343,7 @@ class PublicTableFacts:
                 fix="put each pair in a tuple: (('city', 'region'),)",
             )
         if type(self.domains) is not tuple or not all(isinstance(domain, Domain) for domain in self.domains):
-            raise InvalidParameter("domains", self.domains, "a domain for each column")
+            raise InvalidParameter("domains", self.domains, "a tuple with one domain for each column")
 
     def domains_for(self, attributes: Attributes) -> tuple[Domain, ...]:
         """Return the domains, derived from the cells where they were not kept; columns and domains must agree."""
@@ -356,9 +362,9 @@ def _domain_of_cells(attribute: Attribute) -> Domain:
     bins = [cell for cell in attribute.cells if isinstance(cell, RangeCell)]
     if bins:
         return Domain(attribute.type, bounds=(bins[0].low, bins[-1].high))
-    listed_values = tuple(cell.value for cell in attribute.cells if isinstance(cell, ListedCell))
+    single_values = tuple(cell.value for cell in attribute.cells if isinstance(cell, ListedCell))
     return Domain(
-        attribute.type, values=listed_values if listed_values and attribute.type is not Type.BOOLEAN else None
+        attribute.type, values=single_values if single_values and attribute.type is not Type.BOOLEAN else None
     )
 
 

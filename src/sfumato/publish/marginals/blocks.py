@@ -68,10 +68,11 @@ def checked_block(block: object, attributes: Attributes) -> Block:
         raise InvalidParameter("block", block, _PAIRS) from None
     attribute_set = parse_attribute_indices(tuple(attribute_index for attribute_index, _ in pairs), attributes)
     level_counts = [len(attributes[attribute_index].hierarchy.differences) for attribute_index in attribute_set]
-    if any(
-        type(level) is not int or not 1 <= level <= last for (_, level), last in zip(pairs, level_counts, strict=True)
-    ):
-        raise InvalidParameter("block", block, _PAIRS)
+    for (attribute_index, level), last in zip(pairs, level_counts, strict=True):
+        if type(level) is not int or not 1 <= level <= last:
+            levels = "the level 1 only" if last == 1 else f"the levels 1 to {last}"
+            rule = f"a list of pairs (column index, level), and the column with index {attribute_index} has {levels}"
+            raise InvalidParameter("block", block, rule)
     return pairs
 
 

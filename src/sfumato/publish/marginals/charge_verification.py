@@ -111,7 +111,7 @@ def _check_release(published: PublishedMarginals, receipt: Receipt) -> list[Chec
 
 def _load_ledger(path: str | os.PathLike[str]) -> Anchor | dict[int, dict[str, Any]]:
     """Read an export of a ledger, or an anchor."""
-    fix = 'give what "sfumato ledger export" wrote as JSON, or an anchor'
+    fix = 'pass the JSON file that "sfumato ledger export" wrote, or an anchor of the ledger'
     try:
         if os.path.getsize(path) > _MAX_FILE_BYTES:
             raise ValueError
@@ -150,7 +150,7 @@ def _check_line(receipt: Receipt, ledger_lines: Anchor | dict[int, dict[str, Any
         hashes = {ledger_lines.number: ledger_lines.hash, **dict(ledger_lines.marks)}
         if line in hashes:
             return [Check("line", hashes[line] == digest, f"line {line} of the anchor")]
-        return [Check("line", None, f"the anchor does not hold line {line}: give an export of the ledger")]
+        return [Check("line", None, f"the anchor does not cover line {line}; give an export of the ledger instead")]
     row = ledger_lines.get(line)
     if row is None or row.get("hash") != digest:
         return [Check("line", False, f"the ledger has no line {line} with this hash")]
@@ -170,5 +170,5 @@ def _check_payment(
     except (InvalidParameter, ValueError):
         cost = None
     expected_cost = exact_cost(charged_mechanisms(published.plan))
-    cost_text = "something whose cost cannot be summed" if cost is None else f"{float(cost):.6g}"
+    cost_text = "a price that cannot be added up" if cost is None else f"{float(cost):.6g}"
     return [*checks, Check("paid", cost == expected_cost, f"the line paid for {cost_text}")]

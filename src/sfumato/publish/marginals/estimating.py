@@ -244,8 +244,9 @@ def least_squares(
         if measured_marginals and any(
             attributes[attribute_index].levels for attribute_index, _ in measured_block.block
         ):
-            rule = "blocks of columns without levels: whole marginals cannot be combined with blocks of levels"
-            raise InvalidParameter("blocks", measured_block.block, rule, fix="leave out the whole marginals")
+            rule = "blocks of columns without levels if marginals are given as well"
+            fix = "leave out either marginals or the blocks of columns with levels"
+            raise InvalidParameter("blocks", measured_block.block, rule, fix=fix)
         _require_shape(
             measured_block.values,
             block_algebra.block_shape(checked_block(measured_block.block, read_attributes), read_attributes),
@@ -360,12 +361,10 @@ def _implied_zero_cells(attribute_set: AttributeSet, zeros: Zeros, estimates: Bl
     is_zero = np.zeros(sizes, bool)
     for declared_indices, cells in zeros.items():
         if set(declared_indices) <= set(attribute_set):
-            if cells.shape != tuple(estimates.attributes[attribute_index].size for attribute_index in declared_indices):
-                raise InvalidParameter(
-                    "zeros",
-                    ValueWords(f"the shape {cells.shape}"),
-                    "an array with a boolean for each cell of the marginal",
-                )
+            shape = tuple(estimates.attributes[attribute_index].size for attribute_index in declared_indices)
+            if cells.shape != shape:
+                rule = f"an array with a boolean for each cell of the marginal, of the shape {shape}"
+                raise InvalidParameter("zeros", ValueWords(f"an array of the shape {cells.shape}"), rule)
             is_zero |= np.expand_dims(
                 cells,
                 tuple(

@@ -362,7 +362,7 @@ _ROUNDS, _MAX_STEPS = 30, 5 * 10**8
 _SMALL = 1e-300
 _MEASURED = 0.9
 """The share of β for a total within what was measured, if earlier noise decided whether it is."""
-_MODELS_KEPT, _LARGEST_KEPT = 32, 10**6
+_MAX_CACHED_MODELS, _MAX_CACHED_MODEL_CELLS = 32, 10**6
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,15 +450,15 @@ def _summed_half_width(noises: tuple[TotalError, ...], beta: float, count: int, 
 
 
 def bound_totals(
-    known: SynopsisEstimates, weights: AmountBounds, axes: AttributeSet, keys: AttributeSet
+    estimates: SynopsisEstimates, weights: AmountBounds, axes: AttributeSet, keys: AttributeSet
 ) -> BoundedTotals:
     """Bound the totals of all groups: exactly within what was measured, and else as well as its marginals allow."""
     nonnegative = bool((weights.low >= 0).all())
-    if known.covers(axes):
-        return _measured_totals(known, weights, axes, keys, nonnegative)
-    sets, possible = _maximal_measured_parts(axes, known.sets), known.possible_cells(axes)
-    uppers = _MarginalizedWeightBounds(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
-    lowers = _MarginalizedWeightBounds(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
+    if estimates.covers(axes):
+        return _measured_totals(estimates, weights, axes, keys, nonnegative)
+    sets, possible = _maximal_measured_parts(axes, estimates.sets), estimates.possible_cells(axes)
+    uppers = _MarginalizedWeightBounds(estimates, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
+    lowers = _MarginalizedWeightBounds(estimates, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
     lower_bounds = [
         lowers.bound_and_errors(attribute_set)
         for attribute_set in sets
@@ -466,14 +466,16 @@ def bound_totals(
     ]
     if nonnegative:
         are_alike = bool(possible.all()) and not weights.ambiguous_cells.any()
-        greatest = uppers if are_alike else _MarginalizedWeightBounds(known, axes, keys, weights.low, np.maximum)
+        greatest = uppers if are_alike else _MarginalizedWeightBounds(estimates, axes, keys, weights.low, np.maximum)
         lower_bounds += _lower_bounds_from_two_marginals(greatest, sets)
-    counts = _cached_model(known, axes, sets) if known.model_marginal is None else known.model_marginal(axes)
+    counts = (
+        _cached_model(estimates, axes, sets) if estimates.model_marginal is None else estimates.model_marginal(axes)
+    )
     value = _sum_to_keys(weights.middle * counts, axes, keys)
     measured = np.zeros((1,) * len(axes), bool)
     zero_bound = [(np.zeros((1,) * len(axes)), ())]
     lower, upper = tuple(lower_bounds or zero_bound), tuple(map(uppers.bound_and_errors, sets))
-    if known.prior_precisions is None:
+    if estimates.prior_precisions is None:
         return BoundedTotals(value, lower, upper, measured, nonnegative, len(lower) + len(upper))
     return BoundedTotals(value, lower, upper, measured, nonnegative, max_bound_count(len(axes)), 1 - _MEASURED)
 
@@ -485,18 +487,18 @@ def max_bound_count(attribute_count: int) -> int:
 
 
 def _measured_totals(
-    known: SynopsisEstimates, weights: AmountBounds, axes: AttributeSet, keys: AttributeSet, nonnegative: bool
+    estimates: SynopsisEstimates, weights: AmountBounds, axes: AttributeSet, keys: AttributeSet, nonnegative: bool
 ) -> BoundedTotals:
     summed_axes = tuple(axis for axis, attribute_index in enumerate(axes) if attribute_index not in keys)
-    low, noise = known.totals_and_errors(weights.low, axes, axes, keys)
+    low, noise = estimates.totals_and_errors(weights.low, axes, axes, keys)
     measured = np.asarray(~weights.ambiguous_cells.any(summed_axes, keepdims=True))
     share = (
-        1.0 if known.prior_precisions is None or not axes else _MEASURED
+        1.0 if estimates.prior_precisions is None or not axes else _MEASURED
     )  # the number of rows is measured in any case
     if bool(measured.all()):
         bound = ((low, (noise,)),)
         return BoundedTotals(low, bound, bound, measured, nonnegative, 1, share)
-    high, upper_noise = known.totals_and_errors(weights.high, axes, axes, keys)
+    high, upper_noise = estimates.totals_and_errors(weights.high, axes, axes, keys)
     value = (low + high) / 2
     return BoundedTotals(value, ((low, (noise,)),), ((high, (upper_noise,)),), measured, nonnegative, 2, share)
 
@@ -512,9 +514,9 @@ class _MarginalizedWeightBounds:
     """The least, or the greatest, weights over what each marginal lacks, and their totals, cached."""
 
     def __init__(
-        self, known: SynopsisEstimates, axes: AttributeSet, keys: AttributeSet, weights: Floats, pick: np.ufunc
+        self, estimates: SynopsisEstimates, axes: AttributeSet, keys: AttributeSet, weights: Floats, pick: np.ufunc
     ) -> None:
-        self.known, self.axes, self.keys, self.weights, self.pick = known, axes, keys, weights, pick
+        self.estimates, self.axes, self.keys, self.weights, self.pick = estimates, axes, keys, weights, pick
         self._reduced: dict[AttributeSet, Floats] = {}
         self._totals: dict[tuple[AttributeSet, bool], tuple[Floats, TotalError]] = {}
 
@@ -539,7 +541,7 @@ class _MarginalizedWeightBounds:
 
     def _lacks_keys(self, marginal_axes: AttributeSet) -> bool:
         return any(
-            attribute_index not in marginal_axes and self.known.attributes[attribute_index].size > 1
+            attribute_index not in marginal_axes and self.estimates.attributes[attribute_index].size > 1
             for attribute_index in self.keys
         )
 
@@ -552,7 +554,7 @@ class _MarginalizedWeightBounds:
         zero = zero and self._lacks_keys(marginal_axes)
         if (marginal_axes, zero) not in self._totals:
             weights = self._with_zero(marginal_axes) if zero else self.reduced(marginal_axes)
-            self._totals[marginal_axes, zero] = self.known.totals_and_errors(
+            self._totals[marginal_axes, zero] = self.estimates.totals_and_errors(
                 weights, self.axes, marginal_axes, self.keys
             )
         return self._totals[marginal_axes, zero]
@@ -588,28 +590,28 @@ def _sum_to_keys(values: Floats, axes: AttributeSet, keys: AttributeSet) -> Floa
     )
 
 
-def _cached_model(known: SynopsisEstimates, axes: AttributeSet, sets: Sequence[AttributeSet]) -> Floats:
+def _cached_model(estimates: SynopsisEstimates, axes: AttributeSet, sets: Sequence[AttributeSet]) -> Floats:
     """Return the cached model of some attributes; large ones are computed again."""
-    if axes in known.models:
-        return known.models[axes]
-    counts = fit_max_entropy(known, axes, sets)
-    if len(known.models) < _MODELS_KEPT and counts.size <= _LARGEST_KEPT:
-        known.models[axes] = counts
+    if axes in estimates.models:
+        return estimates.models[axes]
+    counts = fit_max_entropy(estimates, axes, sets)
+    if len(estimates.models) < _MAX_CACHED_MODELS and counts.size <= _MAX_CACHED_MODEL_CELLS:
+        estimates.models[axes] = counts
     return counts
 
 
 def fit_max_entropy(
-    known: SynopsisEstimates, axes: AttributeSet, sets: Sequence[AttributeSet], rounds: int = _ROUNDS
+    estimates: SynopsisEstimates, axes: AttributeSet, sets: Sequence[AttributeSet], rounds: int = _ROUNDS
 ) -> Floats:
     """Fit the table of the largest entropy that has the marginals, by scaling it to each in turn (Deming & Stephan).
 
     It is a guess: nothing but the marginals says that it is near the truth.
     """
-    sizes = tuple(known.attributes[attribute_index].size for attribute_index in axes)
-    total = max(float(known.marginal(())), 0.0)
+    sizes = tuple(estimates.attributes[attribute_index].size for attribute_index in axes)
+    total = max(float(estimates.marginal(())), 0.0)
     table = np.full(sizes, total / max(1, int(np.prod(sizes))))
     targets = [
-        (attribute_set, _clip_and_scale(known.marginal(attribute_set), total))
+        (attribute_set, _clip_and_scale(estimates.marginal(attribute_set), total))
         for attribute_set in sets
         if attribute_set
     ]

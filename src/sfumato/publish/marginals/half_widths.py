@@ -97,11 +97,11 @@ def adaptive_half_width(blocks: Iterable[tuple[float, float]], beta: float, eta:
     >>> round(adaptive_half_width([(1, 10)], 0.05, 4), 7)
     1.0070709
     """
-    asked_blocks = [(norm, precision) for norm, precision in blocks if norm > 0]
+    weighted_blocks = [(norm, precision) for norm, precision in blocks if norm > 0]
     if not eta > 0:
         raise InvalidParameter("eta", eta, "a number > 0")
-    block_beta = _beta_per_cell(beta, cells * max(1, len(asked_blocks)))
-    return sum(norm * _mixture_half_width(precision, eta, block_beta) for norm, precision in asked_blocks)
+    block_beta = _beta_per_cell(beta, cells * max(1, len(weighted_blocks)))
+    return sum(norm * _mixture_half_width(precision, eta, block_beta) for norm, precision in weighted_blocks)
 
 
 def adaptive_laplace_width(cells: float, beta: float) -> float:

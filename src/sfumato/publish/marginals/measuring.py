@@ -258,11 +258,12 @@ class PublishedMarginals:
         shapes = list(measured_shapes(self.plan))
         if len(self.values) != len(shapes):
             raise InvalidParameter(
-                "values", len(self.values), f"a list of {len(shapes)} strings, one for each part of the plan"
+                "values",
+                ValueWords(f"a list of {len(self.values)}"),
+                f"a list of {len(shapes)} strings, one for each part of the plan",
             )
         for text, shape in zip(self.values, shapes, strict=True):
-            if len(text) != -(-8 * math.prod(shape) // 3) * 4:
-                raise InvalidParameter("values", len(text), f"8 bytes for each number of an array of shape {shape}")
+            require_integer_count("values", text, math.prod(shape))
 
     @property
     def price_or_plan_cost(self) -> Price:
@@ -317,6 +318,15 @@ def decode_integers(text: str) -> Integers:
         raise InvalidParameter("values", text, "whole numbers in base64") from None
 
 
+def require_integer_count(parameter: str, text: str, count: int) -> None:
+    """Refuse text that cannot hold so many 64-bit integers, by its length."""
+    length = -(-8 * count // 3) * 4
+    if len(text) != length:
+        integers = count_with_noun(count, "integer")
+        rule = f"base64 text of 64-bit integers: {integers} here, in {count_with_noun(length, 'character')}"
+        raise InvalidParameter(parameter, ValueWords(f"text of {len(text):,} characters"), rule)
+
+
 def _encode_largest(count: int) -> str:
     """Encode ``count`` times the largest integer: three of them are 32 characters, repeated."""
     return encode_integers(np.full(3, LARGEST_INTEGER)) * (count // 3) + encode_integers(
@@ -328,16 +338,16 @@ def _without_largest_parts(plan: NoisePlan) -> NoisePlan:
     """Leave out the largest parts of a plan with many numbers; a total replaces a part that is the whole plan."""
     sizes = np.array([math.prod(shape) for shape in measured_shapes(plan)])
     order = np.argsort(sizes, kind="stable")
-    kept_parts = sorted(order[np.cumsum(sizes[order]) <= _MAX_DRY_RUN_CELLS].tolist())
-    if len(kept_parts) == len(sizes):
+    smallest_parts = sorted(order[np.cumsum(sizes[order]) <= _MAX_DRY_RUN_CELLS].tolist())
+    if len(smallest_parts) == len(sizes):
         return plan
     if plan.marginals:
-        marginals = tuple(plan.marginals[index] for index in kept_parts) or (
+        marginals = tuple(plan.marginals[index] for index in smallest_parts) or (
             replace(plan.marginals[0], attribute_set=()),
         )
         return replace(plan, marginals=marginals)
     return replace(
-        plan, blocks=tuple(plan.blocks[index] for index in kept_parts) or (replace(plan.blocks[0], block=()),)
+        plan, blocks=tuple(plan.blocks[index] for index in smallest_parts) or (replace(plan.blocks[0], block=()),)
     )
 
 
@@ -358,13 +368,13 @@ class MarginalsRelease:
         (scaled,) = self.reading.bounded.measures
         if self.plan.max_weight != scaled.add_remove_sensitivity.total or self.plan.unit_value != scaled.unit_value:
             rows = ValueWords(f"a plan for {float(self.plan.rows):g} rows per unit")
-            raise InvalidParameter("plan", rows, "a plan for as many rows per unit as the reading counts")
+            raise InvalidParameter("plan", rows, "a plan for as many rows per unit as are counted")
         numbers = sum(map(math.prod, measured_shapes(self.plan)))
         if numbers > MAX_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
-                f"at most {MAX_NUMBERS:,} noisy numbers can be published at once; these marginals need {numbers:,}",
-                fix="ask for sets of fewer columns",
+                f"at most {MAX_NUMBERS:,} noisy numbers can be published at once, and these marginals need {numbers:,}",
+                fix="publish fewer columns, or sets of fewer columns",
             )
 
     @property

@@ -87,7 +87,7 @@ class MarginalWorkload:
             raise InvalidParameter(
                 "sets", self.sets, "a list of different sets of columns, at least one, such as [[0], [0, 1]]"
             )
-        weights = tuple(exact(weight, "weights", POSITIVE) for weight in self.weights)
+        weights = tuple(exact(weight, "weights", POSITIVE.for_list) for weight in self.weights)
         if weights and len(weights) != len(sets):
             raise InvalidParameter("weights", self.weights, f"a list of {len(sets)} numbers, one for each set")
         object.__setattr__(self, "sets", sets)
@@ -122,14 +122,15 @@ class MarginalWorkload:
                 raise InvalidParameter(
                     "sets",
                     attribute_set,
-                    f"marginals of at most {MAX_CELLS:,} cells; this one has {cells:,}",
+                    f"marginals of at most {MAX_CELLS:,} cells, and this one has {cells:,}",
                     fix="name fewer columns, or use coarser bins",
                 )
         for attribute_index in parse_attribute_indices(self.ranges, attributes):
             if attributes[attribute_index].size > MAX_RANGED:
-                raise InvalidParameter(
-                    "ranges", attribute_index, f"a list of columns with at most {MAX_RANGED:,} cells each"
-                )
+                given = ValueWords(f"column {attribute_index}, which has {attributes[attribute_index].size:,} cells")
+                rule = f"a list of indices of columns with at most {MAX_RANGED:,} cells each"
+                fix = "leave this column out of ranges, or use coarser bins for it"
+                raise InvalidParameter("ranges", given, rule, fix=fix)
         return self
 
 
@@ -155,7 +156,7 @@ class PlannedBlock:
             raise InvalidParameter(
                 "deviation",
                 float(self.deviation),
-                "at most 1e12: larger noise cannot be drawn exactly",
+                "at most 1e12, because larger noise cannot be drawn exactly",
                 fix="give a higher price, ask for fewer cells, or round the weights of the marginals to fewer digits",
             )
 
@@ -197,7 +198,7 @@ class NoisePlan:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
         if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
-            raise InvalidParameter("attributes", self.attributes, "a list of Attribute values")
+            raise InvalidParameter("attributes", self.attributes, "a list of attributes")
         _require_objective(self.objective)
         self.workload.require_valid(self.attributes)
         block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
@@ -207,7 +208,7 @@ class NoisePlan:
                 "blocks", ValueWords("the same block or marginal twice"), "a list of different blocks"
             )
         if block_keys and marginal_sets:
-            raise InvalidParameter("blocks", len(block_keys), "left out: marginals are given")
+            raise InvalidParameter("blocks", len(block_keys), "left out, because marginals are given")
         if not block_keys and not marginal_sets:
             fix = "give planned blocks, or planned marginals"
             raise InvalidParameter(
@@ -354,7 +355,7 @@ def plan_gaussian(
     )
     plan = NoisePlan(attributes, workload, planned, (), max_rows, relation, objective, step, fixed_total)
     if plan.clipping_count < LARGEST_COUNT:
-        rule = f"coarse enough that counts of {LARGEST_COUNT:,} rows fit 64 bits in every block"
+        rule = f"coarse enough that counts of {LARGEST_COUNT:,} rows fit into 64 bits"
         finest = finest_unit_value(workload, attributes)
         fix = f"ask for marginals with fewer cells, or count weights in steps of {finest}"
         raise InvalidParameter("unit_value", unit_value, rule, fix=fix)
@@ -468,10 +469,8 @@ class _VarianceCoefficients:
                 for block, coefficient in _blocks_with_factors(attribute_set, factors)
             ]
             if len(block_numbers) > MAX_BLOCKS:
-                rule = f"marginals of at most {MAX_BLOCKS:,} blocks together"
-                raise InvalidParameter(
-                    "sets", len(workload.sets), rule, fix="ask for fewer columns at once, or fewer levels"
-                )
+                rule = f"marginals that take at most {MAX_BLOCKS:,} noisy tables together"
+                raise InvalidParameter("sets", len(workload.sets), rule, fix="name fewer columns, or fewer levels")
         order = sorted(block_numbers, key=lambda block: (len(block), block))
         sorted_index = np.empty(len(order), np.intp)
         sorted_index[[block_numbers[block] for block in order]] = np.arange(len(order))

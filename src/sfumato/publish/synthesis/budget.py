@@ -23,6 +23,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
 from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
+from sfumato.number_formats import format_rounded_down
 from sfumato.plan.readings.cell_rows import ColumnSetDistances, RanksOfCells
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity
 from sfumato.privacy.calibration import least_parameter, meets
@@ -181,7 +182,9 @@ class SynthesisBudget:
     def charge(self, cost: Fraction) -> SynthesisBudget:
         """Return the funds after a step is charged; raises if the cost exceeds what is left."""
         if cost > self.remaining:
-            raise InvalidParameter("cost", float(cost), f"a number up to {float(self.remaining):g}, the amount left")
+            raise InvalidParameter(
+                "cost", float(cost), f"at most {format_rounded_down(self.remaining)}, the amount left"
+            )
         return replace(self, spent=self.spent + cost)
 
 
@@ -227,7 +230,7 @@ def _drawable_noise_size(size: Fraction) -> Fraction:
         raise InvalidParameter(
             "price",
             ValueWords(f"a price that needs noise of size {float(size):.3g}"),
-            "higher: at this price a synthetic table needs more noise than can be drawn exactly",
+            "higher, because at this price a synthetic table needs more noise than can be drawn exactly",
             fix="give a higher price, or name fewer columns",
         )
     return max(size, LEAST_STEPS)

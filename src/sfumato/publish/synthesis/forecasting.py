@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from sfumato.array_types import Floats, Indices
 from sfumato.mechanisms import bits
-from sfumato.plan.readings.cell_rows import KEPT_CELLS, CellCounts, CodedRows
+from sfumato.plan.readings.cell_rows import MAX_CACHED_CELLS, CellCounts, CodedRows
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.graph.trees import GrowingModelSize, predicted_bytes, predicted_cells
@@ -339,7 +339,7 @@ def _counts_per_set(course: ExpectedRun, limit: int, scored_cells: int) -> float
     in every round if their counts are not kept.
     """
     parts = max(1.0, course.choices / ROUNDS_PER_PART) if len(course.candidates) == limit else 1.0
-    return parts if parts * scored_cells <= KEPT_CELLS else course.choices
+    return parts if parts * scored_cells <= MAX_CACHED_CELLS else course.choices
 
 
 def _fitting_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, machine: MachineSpeed) -> float:
@@ -365,7 +365,7 @@ def _round_seconds(sets: list[tuple[int, ...]], sizes: tuple[int, ...], machine:
 def predicted_memory(setting: SynthesisSetting, course: ExpectedRun, rows: int) -> int:
     """Sum what is held at once, in bytes: values, cached marginals, the model's marginals, and fitting."""
     scored, values = _scored_cells(setting, course), rows * len(setting.sizes)
-    cached_cells = min(KEPT_CELLS, scored) + min(KEPT_CELLS // 2, scored)
+    cached_cells = min(MAX_CACHED_CELLS, scored) + min(MAX_CACHED_CELLS // 2, scored)
     sets = course.sets(len(setting.sizes))
     cells, fitting = predicted_cells(sets, setting.sizes), predicted_bytes(sets, setting.sizes)
     return (

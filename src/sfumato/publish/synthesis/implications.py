@@ -138,7 +138,7 @@ def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) ->
         raise Unsupported(
             "too-many-cells",
             f"the model can have at most {max_cells:,} cells, and the policy's impossible conditions need more",
-            fix=f"allow more memory, use coarser bins, or remove the condition with {largest:,} cells",
+            fix=f"allow more memory, use coarser bins, or remove the condition that needs {largest:,} cells",
         )
     logs = [Potential(attribute_set, np.where(cells, -np.inf, 0.0)) for attribute_set, cells in zeros]
     try:
@@ -149,7 +149,7 @@ def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) ->
         raise Unsupported(
             "contradictory-zeros",
             "the policy's impossible conditions together rule out every row",
-            fix="correct the conditions under impossible in the policy",
+            fix="correct the conditions listed as impossible in the policy",
         )
 
 

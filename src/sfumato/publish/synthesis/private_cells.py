@@ -58,7 +58,7 @@ CELLS_SHARE = Fraction(1, 10)
 """The share of an even share of the price that buys the cells of a column."""
 MAX_BINS = 16
 """The most bins that are bought."""
-MAX_OWN_CELLS = 250
+MAX_SINGLE_VALUE_CELLS = 250
 """The most values of a text that keep a cell of their own."""
 MANY_VALUES = 1_000
 """A text with more values than this is grouped."""
@@ -146,11 +146,11 @@ class ValueGroups:
     def words(self) -> str:
         others = "one group" if max(self.groups) == 0 else f"{max(self.groups) + 1} groups"
         values = f"{self.fine.size - 1:,} values"
-        return f"at most {MAX_OWN_CELLS} of {values} above a noisy threshold, the others in {others}"
+        return f"at most {MAX_SINGLE_VALUE_CELLS} of {values} above a noisy threshold, the others in {others}"
 
     @property
     def worst_case_parts(self) -> Parts:
-        return self._parts_with(np.arange(MAX_OWN_CELLS))
+        return self._parts_with(np.arange(MAX_SINGLE_VALUE_CELLS))
 
     def step(self, reading: CellRows, index: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
         counts = CellCounts(reading, (index,))
@@ -164,12 +164,12 @@ class ValueGroups:
         counts, scale = outcome.counts[:-1], float(sigma_or_scale(step.noise))
         logarithm = math.log(counts.size)
         threshold = scale * (logarithm if isinstance(step.noise, Laplace) else math.sqrt(2 * logarithm))
-        most_frequent = np.argsort(-counts, kind="stable")[:MAX_OWN_CELLS]
+        most_frequent = np.argsort(-counts, kind="stable")[:MAX_SINGLE_VALUE_CELLS]
         return self._parts_with(np.sort(most_frequent[counts[most_frequent] > threshold]))
 
-    def _parts_with(self, own_cells: NDArray[np.intp]) -> Parts:
-        keys = len(own_cells) + np.append(np.array(self.groups), max(self.groups) + 1)
-        keys[own_cells] = np.arange(len(own_cells))
+    def _parts_with(self, single_value_cells: NDArray[np.intp]) -> Parts:
+        keys = len(single_value_cells) + np.append(np.array(self.groups), max(self.groups) + 1)
+        keys[single_value_cells] = np.arange(len(single_value_cells))
         return np.unique(keys, return_inverse=True)[1].astype(np.int32)
 
     def merge(self, parts: Parts) -> Attribute:
@@ -246,7 +246,7 @@ def max_bought_cells(table: Table) -> dict[str, int]:
         return {}
     fine = {name: coding for name, coding in fine_codings(table).items() if not table.is_coded(name)}
     bins = {name: MAX_BINS + 1 for name, coding in fine.items() if len(coding.starts) > MAX_BINS}
-    groups = MAX_OWN_CELLS + _MAX_GROUPS + 1
+    groups = MAX_SINGLE_VALUE_CELLS + _MAX_GROUPS + 1
     return bins | {name: groups for name, domain in table.columns.items() if has_many_values(domain)}
 
 

@@ -16,7 +16,7 @@ from sfumato.privacy.numbers import POSITIVE, exact
 from sfumato.publish.marginals.attributes import BARE, Attribute, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet, parse_attribute_indices
 from sfumato.publish.marginals.estimating import MeasuredMarginal
-from sfumato.publish.marginals.measuring import decode_integers, encode_integers
+from sfumato.publish.marginals.measuring import decode_integers, encode_integers, require_integer_count
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms
 from sfumato.release.prices import Price
@@ -152,8 +152,7 @@ class ReleasedSynthesis:
                 self.attributes[attribute_index].size
                 for attribute_index in parse_attribute_indices(marginal.attribute_set, self.attributes)
             )
-            if len(marginal.values) != -(-8 * cells // 3) * 4:
-                raise InvalidParameter("marginals", len(marginal.values), f"8 bytes for each of {cells} cells")
+            require_integer_count("marginals", marginal.values, cells)
 
     @cached_property
     def measured(self) -> tuple[MeasuredMarginal, ...]:

@@ -190,7 +190,10 @@ class SynthesisState:
 
     def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = (), max_rounds: int = 1000) -> None:
         """Fit the model to all that was measured, starting from the current one."""
-        observations, sizes = [_observation(each) for each in self.marginals if each.attribute_set], self.setting.sizes
+        observations, sizes = (
+            [_observation(marginal) for marginal in self.marginals if marginal.attribute_set],
+            self.setting.sizes,
+        )
         observations += self.derived_observations
         total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
         self._predicted = {}

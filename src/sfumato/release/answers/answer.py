@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from sfumato.caching import LazyText, replace_keeping_lazy
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter, SfumatoError, ValueWords, shorten
 from sfumato.extras import install_command
 from sfumato.html_fragments import collapsed, paragraphs, preformatted, table
 from sfumato.plan.caveats import contains_warning, without_coverage_note
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from sfumato.release.answers.web_pages import HtmlPage
 
 
-_MAX_SHOWN_ROWS = 40
+_MAX_PRINTED_ROWS = 40
 _MAX_JSON_LENGTH = 1 << 30
 """The most characters of an answer's JSON text; the largest answer has fewer."""
 _TOO_SMALL_TEXT = "too small to tell"
@@ -251,8 +251,9 @@ class Answer:
         """Propose to count what limits and bounds cut from this answer (``Question.clipped``). Free."""
         propose = self.__dict__.get("_propose_clipped")
         if propose is None:
-            rule = "an answer as released: one that was read from a file or changed has no tables to count in"
-            raise InvalidParameter("answer", self.receipt.question, rule, fix="use curator.sql(…).clipped() instead")
+            rule = "as release() returned it: clipped() cannot count for an answer that was changed or read from a file"
+            saved = ValueWords(f"a changed or saved answer to {shorten(self.receipt.question)}")
+            raise InvalidParameter("answer", saved, rule, fix="use curator.sql(…).clipped() instead")
         return propose()
 
     def with_tests(self, run: Callable[..., Any] | None) -> Answer:
@@ -271,9 +272,9 @@ class Answer:
         Free: it is post-processing, and the p-value accounts for the noise (``inference.hypothesis_tests``).
         """
         if self.run_test is None:
-            rule = "an answer as released: one that was read from a file does not hold the law of its noise"
-            fix = "ask its question again, which is free, or use curator.test(…)"
-            raise InvalidParameter("answer", self.receipt.question, rule, fix=fix)
+            rule = "as release() returned it: an answer read from a file lacks the distribution of its noise"
+            saved = ValueWords(f"a saved answer to {shorten(self.receipt.question)}")
+            raise InvalidParameter("answer", saved, rule, fix="ask its question again (free), or use curator.test(…)")
         return self.run_test(test, column=column, **options)
 
     def forget_question(self) -> None:
@@ -552,7 +553,7 @@ class Answer:
         ]
 
     def _repr_html_(self) -> str:
-        rows = table(self.columns, self.cells(_MAX_SHOWN_ROWS), self.intervals)
+        rows = table(self.columns, self.cells(_MAX_PRINTED_ROWS), self.intervals)
         note_paragraphs = paragraphs((*_hidden_rows_note(self), *self.ranked(), *self.warnings))
         return (
             rows
@@ -586,12 +587,12 @@ def build_answer(
     rows = tuple(zip(*columns, strict=True))
     possible = possible_ranges(query)
     noisy = [name for name in caveats if name in {*intervals, *chosen, *ranks}]
-    shown_caveats = {
+    noisy_caveats = {
         name: caveats[name] if name in intervals else without_coverage_note(caveats[name]) for name in noisy
     }
-    unsaid = tuple(warning for warning in warnings if not contains_warning(shown_caveats.values(), warning))
+    unsaid = tuple(warning for warning in warnings if not contains_warning(noisy_caveats.values(), warning))
     facts = names, types, rows, intervals, tuple(keys), receipt, unsaid, possible, ranks
-    return Answer(*facts, chosen=chosen, buckets=tuple(bucket_keys(query)), caveats=shown_caveats)
+    return Answer(*facts, chosen=chosen, buckets=tuple(bucket_keys(query)), caveats=noisy_caveats)
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:
@@ -681,7 +682,7 @@ def _csv_cell(value: Any, is_key: bool) -> Any:
 
 def format_as_table(answer: Answer) -> str:
     """Format the rows in aligned columns, each number with ± its half-width; quantile rank errors below."""
-    lines = [[escape_unprintable(name) for name in answer.columns], *answer.cells(_MAX_SHOWN_ROWS)]
+    lines = [[escape_unprintable(name) for name in answer.columns], *answer.cells(_MAX_PRINTED_ROWS)]
     is_numeric = [name in answer.intervals for name in answer.columns]
     widths = [max(len(line[index]) for line in lines) for index in range(len(answer.columns))]
     text_lines = [
@@ -696,4 +697,4 @@ def format_as_table(answer: Answer) -> str:
 
 
 def _hidden_rows_note(answer: Answer) -> list[str]:
-    return [f"… {len(answer.rows) - _MAX_SHOWN_ROWS:,} more rows"] if len(answer.rows) > _MAX_SHOWN_ROWS else []
+    return [f"… {len(answer.rows) - _MAX_PRINTED_ROWS:,} more rows"] if len(answer.rows) > _MAX_PRINTED_ROWS else []

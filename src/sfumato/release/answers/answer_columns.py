@@ -170,17 +170,17 @@ def suffixed_columns(
     return suffixed
 
 
-def cell_values(column: Evaluated, shown_rows: NDArray[np.intp], column_type: Type) -> list[Any]:
+def cell_values(column: Evaluated, row_indices: NDArray[np.intp], column_type: Type) -> list[Any]:
     """Return the values of the shown rows, as the column's type has them."""
     if isinstance(column, ExactColumn):
-        values = column.value[shown_rows].tolist()
+        values = column.value[row_indices].tolist()
         return [None if value is None else float(value) for value in values] if column_type is Type.REAL else values
     if isinstance(column, TruthColumn):
         return [
             bool(is_true) if is_known else None
-            for is_true, is_known in zip(column.true[shown_rows], column.known[shown_rows], strict=True)
+            for is_true, is_known in zip(column.true[row_indices], column.known[row_indices], strict=True)
         ]
-    numbers = column.value[shown_rows]
+    numbers = column.value[row_indices]
     is_null = np.isnan(numbers)
     present = numbers[~is_null]
     return _insert_nulls(_rounded(present) if column_type is Type.INTEGER else present.tolist(), is_null)
@@ -193,10 +193,10 @@ def _rounded(numbers: Floats) -> list[int]:
     return [round(value) for value in numbers.tolist()]
 
 
-def interval_list(column: NumberColumn, shown_rows: NDArray[np.intp]) -> tuple[Interval, ...]:
+def interval_list(column: NumberColumn, row_indices: NDArray[np.intp]) -> tuple[Interval, ...]:
     """Return the intervals of the shown rows; None where there is no number."""
-    is_null = np.isnan(column.value[shown_rows])
-    low, high = (bound[shown_rows][~is_null] for bound in (column.low, column.high))
+    is_null = np.isnan(column.value[row_indices])
+    low, high = (bound[row_indices][~is_null] for bound in (column.low, column.high))
     ends = zip(
         np.where(np.isnan(low), -np.inf, low).tolist(),  # an end that cannot be computed is as far as can be
         np.where(np.isnan(high), np.inf, high).tolist(),
@@ -222,13 +222,15 @@ def parse_sampled_fraction(sample_of: Number, size: int | None) -> Fraction:
     if fraction_or_size < 1:
         return fraction_or_size
     if size is None:
-        fix = "give the share that was drawn, as in sample_of=0.1, or declare the unit's size in the policy"
+        fix = "give the share that was sampled, as in sample_of=0.1, or declare the unit's size in the policy"
         raise InvalidParameter(
-            "sample_of", sample_of, "a share below 1, such as 0.1, if the policy declares no number of units", fix=fix
+            "sample_of", sample_of, "a share below 1, because the policy declares no number of units", fix=fix
         )
     if fraction_or_size < size:
         rule = f"at least {size:,}, the number of units that the policy declares"
-        raise InvalidParameter("sample_of", sample_of, rule, fix="give the size of the whole population")
+        raise InvalidParameter(
+            "sample_of", sample_of, rule, fix="give the size of the population that the units were sampled from"
+        )
     return size / fraction_or_size
 
 

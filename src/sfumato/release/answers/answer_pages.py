@@ -43,10 +43,12 @@ _FEW_ROWS, _MAX_ROWS = 12, 1000
 """The most rows shown without a fold, and the most rows of a page."""
 _PRIORS = ("0.001", "0.01", "0.1", "0.5")
 _RARE = "1e-9"
-_PLOTTED_PRIORS = tuple(Fraction(each, 1000) for each in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998))
+_PLOTTED_PRIORS = tuple(
+    Fraction(per_mille, 1000) for per_mille in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998)
+)
 _PURE = re.compile(r"ε = (\d+(?:\.\d+)?(?:e-?\d+)?)(?:, δ = (\d+(?:\.\d+)?(?:e-?\d+)?))?")
 _CONCEALED_CAVEAT = "limits or bounds of the policy can move it; ± does not include this"
-NOT_SHOWN = "The question is not shown, and its columns and groups have numbers instead of names."
+QUESTION_HIDDEN = "The question is not shown, and its columns and groups have numbers instead of names."
 
 
 class PageAnswer(Protocol):
@@ -146,7 +148,7 @@ def answer_page(answer: PageAnswer, *, questions: bool) -> HtmlPage:
             (receipt.account, "budget for all answers together"),
         ]
     )
-    question = preformatted_block(cleandoc(receipt.question)) if questions else paragraph(NOT_SHOWN, "quiet")
+    question = preformatted_block(cleandoc(receipt.question)) if questions else paragraph(QUESTION_HIDDEN, "quiet")
     answer_html = "".join(render_answer_sections(visible_answer))
     sections = [
         f"<h1>{escape_html(_page_title(receipt))}</h1>{header}"
@@ -318,15 +320,15 @@ def checked_answer_path(path: str | os.PathLike[str], *, excel: bool = False) ->
     file = Path(path)
     if file.suffix.lower() not in ENDINGS:
         endings = join_with_or(ENDINGS)
-        fix = f"end the path in {endings}, for example {file.stem}.csv"
+        fix = f"for example, write to {file.stem}.csv"
         raise InvalidParameter("path", str(path), f"a file that ends in {endings}", fix=fix)
     if excel and file.suffix.lower() != ".csv":
         raise InvalidParameter(
-            "path", str(path), "a .csv file if it is for a spreadsheet", fix=f"write {file.stem}.csv"
+            "path", str(path), "a .csv file if it is meant for a spreadsheet", fix=f"write to {file.stem}.csv"
         )
     if not file.absolute().parent.is_dir():
         raise InvalidParameter(
-            "path", str(path), "a file in a folder that exists", fix=f"make the folder {file.parent} first"
+            "path", str(path), "a file in an existing folder", fix=f"make the folder {file.parent} first"
         )
     return file
 

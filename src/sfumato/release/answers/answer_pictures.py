@@ -66,12 +66,16 @@ def bucket_keys(query: Query) -> Iterator[BucketKey]:
 
 def parse_buckets(buckets: Any, keys: Sequence[str]) -> tuple[BucketKey, ...]:
     """Check which key columns number buckets, as an answer's text may name them."""
-    rule = "a list of key columns, each with the low end, the high end and the number of its buckets"
     parsed = []
     for name, low, high, count in buckets:
         ends = codec.parse_float(low, "buckets"), codec.parse_float(high, "buckets")
         is_range = ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])
-        if name not in keys or not is_range or type(count) is not int or not 1 <= count <= MAX_BUCKETS:
+        if name not in keys:
+            raise InvalidParameter("buckets", buckets, "a list of key columns of the answer with their ends and number")
+        if not is_range:
+            raise InvalidParameter("buckets", buckets, "a list of columns, each with a low end below its high end")
+        if type(count) is not int or not 1 <= count <= MAX_BUCKETS:
+            rule = f"a list of columns, each with its ends and a number of buckets from 1 to {MAX_BUCKETS:,}"
             raise InvalidParameter("buckets", buckets, rule)
         parsed.append((name, *ends, count))
     return tuple(parsed)

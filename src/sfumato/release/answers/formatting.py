@@ -141,7 +141,9 @@ def round_outward(interval: tuple[float, float]) -> tuple[float, float]:
 def draw_text_bars(data: ChartData, width: int) -> str:
     """Draw one line per row: its label, its bar from zero, its number."""
     if type(width) is not int or width < 8:
-        raise InvalidParameter("width", width, "a whole number of at least 8 characters")
+        raise InvalidParameter(
+            "width", width, "a whole number of at least 8 characters", fix="for example, set width to 60"
+        )
     label_width, number_width = (max(map(len, texts), default=0) for texts in (data.labels, data.printed))
     return "\n".join(
         f"{label:<{label_width}}  {bar:<{width}}  {cell_text:>{number_width}}"

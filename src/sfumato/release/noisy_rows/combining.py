@@ -167,9 +167,9 @@ def _stack_relations(members: Sequence[FinishedRows]) -> FinishedRows:
     columns = tuple(
         stack_columns([member.columns[index] for member in members]) for index in range(len(members[0].columns))
     )
-    shown = np.concatenate([member.shown + start for member, start in zip(members, starts, strict=True)])
+    ordered_rows = np.concatenate([member.shown + start for member, start in zip(members, starts, strict=True)])
     sure = np.concatenate([member.sure for member in members])
-    return FinishedRows(columns, shown, sure, frozenset().union(*(member.statements for member in members)))
+    return FinishedRows(columns, ordered_rows, sure, frozenset().union(*(member.statements for member in members)))
 
 
 def _without_duplicates(rows: FinishedRows) -> FinishedRows:
@@ -181,13 +181,13 @@ def _without_duplicates(rows: FinishedRows) -> FinishedRows:
     everywhere = Presence.everywhere(len(rows.sure))
     codes, _ = group_codes_and_rows(rows.columns, everywhere)
     first_of_equal = np.unique(codes[rows.shown], return_index=True)[1]
-    shown = rows.shown[np.sort(first_of_equal)]
+    ordered_rows = rows.shown[np.sort(first_of_equal)]
     exact = [column for column in rows.columns if isinstance(column, ExactColumn) and not column.chosen_by_noise]
     if len(exact) == len(rows.columns):
-        return replace(rows, shown=shown)
+        return replace(rows, shown=ordered_rows)
     exact_codes, _ = group_codes_and_rows(exact, everywhere)
     sure = rows.sure & (np.bincount(exact_codes)[exact_codes] == 1)
-    return FinishedRows(rows.columns, shown, sure, rows.statements | confidence_statements(*rows.columns))
+    return FinishedRows(rows.columns, ordered_rows, sure, rows.statements | confidence_statements(*rows.columns))
 
 
 def _with_scalars(rows: FinishedRows, scalars: Sequence[FinishedRows]) -> FinishedRows:

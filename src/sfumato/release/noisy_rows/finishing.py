@@ -94,12 +94,12 @@ def finish(
     ``candidates`` (the rows, unless a forecast stands for more) at once, when that is requested or when rows are
     selected by noisy values.
     """
-    known: dict[int, FinishedRows] = {}  # ``functools.cache`` takes as long to make as a number to estimate
+    finished_by_draws: dict[int, FinishedRows] = {}  # ``functools.cache`` takes as long to make as a number to estimate
 
     def finished_for(draws: int) -> FinishedRows:
-        if draws not in known:
-            known[draws] = finish_with_draws(query, rows, estimated, draws, candidates)
-        return known[draws]
+        if draws not in finished_by_draws:
+            finished_by_draws[draws] = finish_with_draws(query, rows, estimated, draws, candidates)
+        return finished_by_draws[draws]
 
     combined = bool(query.outer or query.finish.windows)
     return with_intervals(finished_for, joint=joint or selects_by_noise(query), combined=combined)
@@ -149,7 +149,7 @@ def _estimate_column(estimate: GroupEstimate, statement: ConfidenceStatement, dr
     """Return a result as a column: of numbers, or of values that a selection decided on."""
     if isinstance(estimate, LinearEstimate):
         noise = estimate.form, estimate.noises, draws, statement
-        return LinearColumn(estimate.value, estimate.centre, *noise, known_widths=estimate.widths)
+        return LinearColumn(estimate.value, estimate.centre, *noise, computed_widths=estimate.widths)
     if estimate.labels is None:
         return NumberColumn(estimate.value, estimate.low, estimate.high, frozenset([statement]))
     return ExactColumn(
@@ -192,17 +192,17 @@ def _finish_rows(query: Finish, columns: dict[Reference, Evaluated], present: Pr
     if query.qualify is not None:
         present = present.where(as_truths(evaluate_on(query.qualify, names, count)))
     outputs = tuple(evaluate_on(output.expression, names, count) for output in query.outputs)
-    shown_rows: Indices = np.flatnonzero(present.present)
+    ordered_rows: Indices = np.flatnonzero(present.present)
     order_columns = [evaluate_on(order.expression, names, count) for order in query.order]
     for order, column in reversed(list(zip(query.order, order_columns, strict=True))):
         order_ranks = dense_sort_ranks(column, order.descending, order.nulls_first)
-        shown_rows = shown_rows[np.argsort(order_ranks[shown_rows], kind="stable")]
+        ordered_rows = ordered_rows[np.argsort(order_ranks[ordered_rows], kind="stable")]
     if query.limit is None and not query.offset:
-        return FinishedRows(outputs, shown_rows, present.sure, present.statements)
+        return FinishedRows(outputs, ordered_rows, present.sure, present.statements)
     end = None if query.limit is None else query.offset + query.limit
     is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in query.order)
     statements = present.statements | confidence_statements(*order_columns)
-    return FinishedRows(outputs, shown_rows[query.offset : end], np.full(count, is_certain), statements)
+    return FinishedRows(outputs, ordered_rows[query.offset : end], np.full(count, is_certain), statements)
 
 
 def apply_outer_select(query: OuterSelect, inner: FinishedRows) -> FinishedRows:

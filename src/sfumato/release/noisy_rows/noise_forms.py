@@ -104,8 +104,8 @@ class NoiseForm:
     def sum_by_group(self, codes: Indices, count: int) -> NoiseForm:
         """Add up the rows of each group; a row of group −1 is in none."""
         row_codes = codes[self.row_of_weight]
-        kept = row_codes >= 0
-        return _sum_duplicate_weights(row_codes[kept], self.noises[kept], self.weights[kept], count)
+        in_group = row_codes >= 0
+        return _sum_duplicate_weights(row_codes[in_group], self.noises[in_group], self.weights[in_group], count)
 
 
 def _sum_duplicate_weights(rows: Indices, noises: Indices, weights: Floats, count: int) -> NoiseForm:
@@ -117,8 +117,8 @@ def _sum_duplicate_weights(rows: Indices, noises: Indices, weights: Floats, coun
         if not is_first.all():
             first = np.flatnonzero(is_first)
             rows, noises, weights = rows[first], noises[first], np.add.reduceat(weights, first)
-        kept = weights != 0
-        rows, noises, weights = rows[kept], noises[kept], weights[kept]
+        nonzero = weights != 0
+        rows, noises, weights = rows[nonzero], noises[nonzero], weights[nonzero]
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]).astype(np.intp)
     return NoiseForm(starts, noises, weights)
 
@@ -170,7 +170,8 @@ class IndependentNoises:
         if form.common_weight is not None and len(form):
             block, last_block = (self._block_of(int(noise)) for noise in (form.noises.min(), form.noises.max()))
             if block == last_block:
-                return np.full(len(form), abs(form.common_weight) * self._sum_width(block, 1, statements))
+                width_of = self._cached_width if len(self.blocks) > 1 else self._sum_width
+                return np.full(len(form), abs(form.common_weight) * width_of(block, 1, statements))
         return self._widths_of_rows(form, statements)
 
     def _widths_of_rows(self, form: NoiseForm, statements: int) -> Floats:
@@ -227,11 +228,11 @@ class IndependentNoises:
     def _cached_width(self, block: int, terms: int, statements: int) -> float:
         """Return the half-width of a sum of noises of one law, computed once for all blocks of that law."""
         law = int(self._first_block_of_equal_noise[block]), terms, statements
-        width = self._known_widths.get(law)
-        return self._known_widths.setdefault(law, self._sum_width(*law)) if width is None else width
+        width = self._cached_widths.get(law)
+        return self._cached_widths.setdefault(law, self._sum_width(*law)) if width is None else width
 
     @cached_property
-    def _known_widths(self) -> dict[tuple[int, int, int], float]:
+    def _cached_widths(self) -> dict[tuple[int, int, int], float]:
         """By the first block of a law, the number of noises in a sum, and the number of statements."""
         return {}
 
@@ -319,12 +320,12 @@ class _PaddedForms:
                 (noise_sums.mixed_laplace_widths, self.is_laplace),
                 (noise_sums.mixed_gaussian_widths, is_gaussian),
             ):
-                kept = np.flatnonzero(rows & kind.any(axis=1))
-                if len(kept):
-                    chosen = np.where(kind[kept], self.weights[kept], 0)
-                    largest_size = float(self.sizes[kept].max())
-                    sizes = np.where(kind[kept], self.sizes[kept], max(largest_size, 1.0))
-                    widths[kept] += laws(chosen, sizes, miss_probability * share)
+                matching_rows = np.flatnonzero(rows & kind.any(axis=1))
+                if len(matching_rows):
+                    chosen = np.where(kind[matching_rows], self.weights[matching_rows], 0)
+                    largest_size = float(self.sizes[matching_rows].max())
+                    sizes = np.where(kind[matching_rows], self.sizes[matching_rows], max(largest_size, 1.0))
+                    widths[matching_rows] += laws(chosen, sizes, miss_probability * share)
         return widths[self.row_index]
 
 

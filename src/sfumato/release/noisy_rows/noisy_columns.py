@@ -97,13 +97,13 @@ class LinearColumn:
     draws: int
     """The number of intervals that hold at once."""
     statement: ConfidenceStatement
-    known_widths: Floats | None = None
+    computed_widths: Floats | None = None
     """The half-widths, if they were computed with the numbers."""
 
     @cached_property
     def ranged(self) -> NumberColumn:
         """The numbers with their intervals, which extend to a number that was rounded out of them."""
-        widths = self.noises.widths(self.form, self.draws) if self.known_widths is None else self.known_widths
+        widths = self.noises.widths(self.form, self.draws) if self.computed_widths is None else self.computed_widths
         low, high = np.fmin(self.centre - widths, self.value), np.fmax(self.centre + widths, self.value)
         statements = frozenset([self.statement]) if len(self.form.weights) else NONE
         return NumberColumn(self.value, low, high, statements, np.ones(len(self.value), bool))
@@ -112,7 +112,7 @@ class LinearColumn:
         """Return a column computed from this one and others of the same release."""
         total = max(self.statement.total, len(value))  # a join may repeat rows
         statement = ConfidenceStatement(_next_identity(), 1, total)
-        return replace(self, value=value, centre=centre, form=form, statement=statement, known_widths=None)
+        return replace(self, value=value, centre=centre, form=form, statement=statement, computed_widths=None)
 
     def take(self, rows: NDArray[np.intp]) -> LinearColumn:
         """Return these rows; −1 is NULL."""
@@ -240,8 +240,8 @@ def as_truths(column: Evaluated) -> TruthColumn:
     if isinstance(column, TruthColumn):
         return column
     value = column.value
-    known = np.array([cell is not None for cell in value], bool)
-    return TruthColumn(np.array([bool(cell) for cell in value], bool) & known, known, are_values_certain(column))
+    is_known = np.array([cell is not None for cell in value], bool)
+    return TruthColumn(np.array([bool(cell) for cell in value], bool) & is_known, is_known, are_values_certain(column))
 
 
 def _limit_magnitudes(value: Floats, low: Floats, high: Floats) -> NumberColumn:
@@ -362,18 +362,18 @@ def _comparison_evaluator(operate: Callable[[Any, Any], Any]) -> Callable[[Call,
 def _compare_columns(left: Evaluated, right: Evaluated, operate: Callable[[Any, Any], Any]) -> TruthColumn:
     if isinstance(left, NumberColumn) or isinstance(right, NumberColumn):
         left_numbers, right_numbers = as_numbers(left), as_numbers(right)
-        known = ~(np.isnan(left_numbers.value) | np.isnan(right_numbers.value))
+        is_known = ~(np.isnan(left_numbers.value) | np.isnan(right_numbers.value))
         with np.errstate(invalid="ignore"):
             return TruthColumn(
-                np.asarray(operate(left_numbers.value, right_numbers.value), bool) & known,
-                known,
+                np.asarray(operate(left_numbers.value, right_numbers.value), bool) & is_known,
+                is_known,
                 _is_comparison_sure(left_numbers, right_numbers, operate),
             )
     left_values, right_values = _python_values(left), _python_values(right)
-    known = np.array([x is not None and y is not None for x, y in zip(left_values, right_values, strict=True)], bool)
-    pairs = zip(left_values, right_values, known, strict=True)
+    is_known = np.array([x is not None and y is not None for x, y in zip(left_values, right_values, strict=True)], bool)
+    pairs = zip(left_values, right_values, is_known, strict=True)
     sure = are_values_certain(left) & are_values_certain(right)
-    return TruthColumn(np.array([bool(operate(x, y)) if both else False for x, y, both in pairs], bool), known, sure)
+    return TruthColumn(np.array([bool(operate(x, y)) if both else False for x, y, both in pairs], bool), is_known, sure)
 
 
 def are_values_certain(column: Evaluated) -> Bools:
@@ -399,7 +399,7 @@ def _is_comparison_sure(left: NumberColumn, right: NumberColumn, operate: Callab
 
 def _python_values(column: Evaluated) -> Sequence[Any]:
     if isinstance(column, TruthColumn):
-        return [bool(value) if known else None for value, known in zip(column.true, column.known, strict=True)]
+        return [bool(value) if is_known else None for value, is_known in zip(column.true, column.known, strict=True)]
     return list(column.value)
 
 

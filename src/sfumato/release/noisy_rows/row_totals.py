@@ -81,10 +81,10 @@ def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
         return ExactColumn(values, is_chosen, np.concatenate([*map(are_nulls_certain, columns)]))
     if any(isinstance(column, TruthColumn) for column in columns):
         truth_columns = [as_truths(column) for column in columns]
-        true, known, sure = (
+        true, is_known, sure = (
             np.concatenate([getattr(column, part) for column in truth_columns]) for part in ("true", "known", "sure")
         )
-        return TruthColumn(true, known, sure, confidence_statements(*columns))
+        return TruthColumn(true, is_known, sure, confidence_statements(*columns))
     number_columns = [as_numbers(column) for column in columns]
     value, low, high = (
         np.concatenate([getattr(column, part) for column in number_columns]) for part in ("value", "low", "high")
@@ -106,8 +106,10 @@ def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:
         return ExactColumn(np.where(test, yes.value, no.value), yes.chosen_by_noise or no.chosen_by_noise, nulls_sure)
     if isinstance(yes, TruthColumn) or isinstance(no, TruthColumn):
         a, b = as_truths(yes), as_truths(no)
-        true, known, sure = (np.where(test, *pair) for pair in ((a.true, b.true), (a.known, b.known), (a.sure, b.sure)))
-        return TruthColumn(true, known, sure, a.statements | b.statements)
+        true, is_known, sure = (
+            np.where(test, *pair) for pair in ((a.true, b.true), (a.known, b.known), (a.sure, b.sure))
+        )
+        return TruthColumn(true, is_known, sure, a.statements | b.statements)
     left, right = as_numbers(yes), as_numbers(no)
     pairs = ((left.value, right.value), (left.low, right.low), (left.high, right.high))
     value, low, high = (np.where(test, *pair) for pair in pairs)

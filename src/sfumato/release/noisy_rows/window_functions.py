@@ -75,13 +75,15 @@ def evaluate_window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluate
         return with_statements(replace(ranked, is_noisy_rank=is_noisy), statements)
     is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in over.order)
     default = None if over.default is None else evaluate(over.default)
-    made = (
+    window_column = (
         _values_of_other_rows(over, argument, default, ordered)
         if over.function in ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
         else _frame_aggregate(over, argument, ordered)
     )
     return (
-        made if is_certain else with_statements(_widen_to_all_frames(over, made, argument, present, codes), statements)
+        window_column
+        if is_certain
+        else with_statements(_widen_to_all_frames(over, window_column, argument, present, codes), statements)
     )
 
 
@@ -174,10 +176,12 @@ def _frame_aggregate(
     column = take_rows(as_numbers(argument), ordered.rows)
     frames = _Frames(as_numbers(column), is_value, is_value & null_sure, is_value | ~null_sure, first, end)
     value, low, high, nulls_sure = frames.aggregate_with_interval(over.function)
-    known = np.ones(ordered.count, bool)
-    known[ordered.rows] = nulls_sure
+    nulls_sure_by_row = np.ones(ordered.count, bool)
+    nulls_sure_by_row[ordered.rows] = nulls_sure
     ends = [ordered.values_by_row(part) for part in (value, low, high)]
-    return NumberColumn(ends[0], ends[1], ends[2], statements_over_rows(confidence_statements(argument)), known)
+    return NumberColumn(
+        ends[0], ends[1], ends[2], statements_over_rows(confidence_statements(argument)), nulls_sure_by_row
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.plan.aggregates.measures import MeasureSteps, ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue, Quantile
 from sfumato.plan.bounding import BoundedPlan, bound_distinct_values
-from sfumato.plan.descriptions import expression_sql
+from sfumato.plan.descriptions import count_with_noun, expression_sql
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.dense_readings import (
@@ -342,8 +342,9 @@ class FrequentValuesPart:
         k, count = self.requests[0].k, len(self.values)
         if k > count:
             column = expression_sql(self.requests[0].value)
-            rule = f"{column} has {count} possible values, too few for the {k} most frequent"
-            fix = f"ask for at most {count} values" if count else "ask for a column with declared values"
+            possible = count_with_noun(count, "value")
+            rule = f"{column} has {possible}, too few for the {k} most frequent"
+            fix = f"lower the number to {count} or less" if count else "declare the values of the column in the policy"
             raise Unsupported("too-few-values", rule, fix=fix)
 
     @property
@@ -421,11 +422,11 @@ def build_other_part(
 
 
 _PART_CONSTRUCTORS: dict[ReadingKind, Callable[[BoundedPlan, Any, Candidates, bool], OtherPart]] = {
-    ReadingKind.RANKS: lambda bounded, asked, *_: QuantilesPart(bounded, asked),
-    ReadingKind.DIFFERENT: lambda bounded, asked, _, matches: DistinctValuesPart(
-        bounded, asked, possible_value_count(asked[0].value) if matches else None
+    ReadingKind.RANKS: lambda bounded, requests, *_: QuantilesPart(bounded, requests),
+    ReadingKind.DIFFERENT: lambda bounded, requests, _, matches: DistinctValuesPart(
+        bounded, requests, possible_value_count(requests[0].value) if matches else None
     ),
-    ReadingKind.FREQUENT: lambda bounded, asked, candidates, _: FrequentValuesPart(
-        bounded, asked, candidates(asked[0].value)
+    ReadingKind.FREQUENT: lambda bounded, requests, candidates, _: FrequentValuesPart(
+        bounded, requests, candidates(requests[0].value)
     ),
 }

@@ -171,7 +171,7 @@ class NoiseScale(Protocol):
         ...
 
 
-_MAX_KNOWN = 64
+_MAX_CACHED_WIDTHS = 64
 """The number of half-widths that a scale keeps: confidences are the caller's to choose."""
 
 
@@ -193,17 +193,17 @@ class NoisyScale(ConstantWidthScale):
 
     def half_width(self, confidence: Number, parts: int) -> Fraction:
         """Bound noise and rounding together: of one price once, however often it is compared and shown."""
-        known, key = self._known_half_widths, (exact(confidence, "confidence"), parts)
-        half_width = known.get(key)
+        cached_widths, key = self._cached_half_widths, (exact(confidence, "confidence"), parts)
+        half_width = cached_widths.get(key)
         if half_width is None:
             half_width = self.mechanism.error(confidence, parts) * self.unit_value + self.rounding
-            if len(known) >= _MAX_KNOWN:
-                known.clear()  # another thread may do so too: nothing is read back
-            known[key] = half_width
+            if len(cached_widths) >= _MAX_CACHED_WIDTHS:
+                cached_widths.clear()  # another thread may do so too: nothing is read back
+            cached_widths[key] = half_width
         return half_width
 
     @cached_property
-    def _known_half_widths(self) -> dict[tuple[Fraction, int], Fraction]:
+    def _cached_half_widths(self) -> dict[tuple[Fraction, int], Fraction]:
         """By the confidence and the number of ranges that hold at once."""
         return {}
 

@@ -57,9 +57,9 @@ _PAGE_LINES, _MAX_QUESTION = 50, 300
 _KINDS = {
     "charge": "answer bought",
     "account-open": "account opened",
-    "source": "data joined",
+    "source": "data added",
     "amend": "budget changed",
-    "share": "share given",
+    "share": "share granted",
     "moved": "ledger moved",
     "request": "approval requested",
     "request-step": "decision on a request",
@@ -123,7 +123,7 @@ def _render_budget(request: Request, caller: Caller, policy: str, error: Sfumato
     page = BudgetPage(
         tuple(budget_bars_by_account(standing, title)),
         tuple(standing.details()),
-        tuple(each for name, share in shares.items() for each in budget_bars_by_account(share, f"Share of {name}")),
+        tuple(bars for name, share in shares.items() for bars in budget_bars_by_account(share, f"Share of {name}")),
         gateway.overrun_count(caller, policy) if owner else None,
         owner,
         None if error is None else refusal_message(error),
@@ -154,14 +154,14 @@ async def show_history(request: Request) -> Response:
 
 def _history_rows(page: HistoryBatch) -> list[HistoryRow]:
     """List the lines of a page, merging each answer line with the charge that paid for it if both are on the page."""
-    charge_numbers = {each.number for each in page.lines if each.kind != "answer"}
+    charge_numbers = {line.number for line in page.lines if line.kind != "answer"}
     answer_of_charge = {
-        each.about: each.number for each in page.lines if each.kind == "answer" and each.about in charge_numbers
+        line.about: line.number for line in page.lines if line.kind == "answer" and line.about in charge_numbers
     }
     return [
-        _history_row(each, answer_of_charge.get(each.number, each.number), page)
-        for each in page.lines
-        if each.number not in answer_of_charge.values()
+        _history_row(line, answer_of_charge.get(line.number, line.number), page)
+        for line in page.lines
+        if line.number not in answer_of_charge.values()
     ]
 
 
@@ -213,18 +213,18 @@ def promise_sentences(face: PublicFace, standing: Standing | PeriodStandings) ->
         delta_clause = f", except with probability δ = {format_exact(face.budget.delta)}" if face.budget.delta else ""
         bound = (
             "all answers together stay within ε = "
-            f"{format_exact(face.budget.epsilon)}{delta_clause}, however much is asked"
+            f"{format_exact(face.budget.epsilon)}{delta_clause}, however many questions are asked"
         )
     return (
-        f"Protected: {face.unit}. Every answer would have come out almost the same if {face.unit} {change}.",
-        f"“Almost” is measured by ε: {bound}. The smaller ε is, the less anybody can learn about any one of them.",
-        "Facts about everybody together are not protected: they are what answers are for.",
+        f"Protected: {face.unit}. Every answer would have come out almost the same if this data {change}.",
+        f"“Almost” is measured by ε: {bound}. The smaller ε is, the less anybody can learn about one {face.unit.name}.",
+        "Facts about the population as a whole are not protected: answers are meant to show them.",
     )
 
 
 def _policy_facts(face: PublicFace) -> Sequence[tuple[str, str]]:
     share = [] if face.share is None else [("your share", format_percent(face.share))]
-    size = [] if face.size is None else [("number of units", f"{face.size:,}, declared")]
+    size = [] if face.size is None else [("number of units", f"{face.size:,} (declared)")]
     return [
         ("protects", str(face.unit)),
         ("neighbours", face.neighbours.value),

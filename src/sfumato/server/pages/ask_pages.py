@@ -109,22 +109,22 @@ def builder_options(face: PublicFace, clicked: BuilderChoices, *, opened: bool) 
     unit = face.unit.name
     measures = {
         ROWS: "number of rows",
-        UNITS: f"number of units, each {unit} once",
-        **{each: each for each in _FUNCTIONS},
+        UNITS: f"number of units (each {unit} counts once)",
+        **{function: function for function in _FUNCTIONS},
     }
     if not any(table.id for table in private_tables.values()):
         del measures[UNITS]
     return BuilderOptions(
         tuple(SelectOption(index, name, index == clicked.table) for index, name in names.items()),
         tuple(SelectOption(value, title, value == clicked.measure) for value, title in measures.items()),
-        {names[index]: each for index, each in numeric_columns.items()},
+        {names[index]: columns for index, columns in numeric_columns.items()},
         {
-            names[index]: _column_options(index, each, _is_groupable, clicked.keys)
-            for index, each in private_tables.items()
+            names[index]: _column_options(index, table, _is_groupable, clicked.keys)
+            for index, table in private_tables.items()
         },
         {
-            names[index]: _column_options(index, each, _is_single_valued, (clicked.filtered,))
-            for index, each in private_tables.items()
+            names[index]: _column_options(index, table, _is_single_valued, (clicked.filtered,))
+            for index, table in private_tables.items()
         },
         tuple(SelectOption(value, sign, value == clicked.comparison) for value, sign in _COMPARISON_SIGNS.items()),
         clicked.value,
@@ -140,7 +140,7 @@ def build_sql(face: PublicFace, clicked: BuilderChoices) -> str:
             "table", clicked.table, "one of the tables of this policy", fix="reload the page, and choose a table"
         )
     table = private_tables[clicked.table]
-    keys = [quoted(_require_chosen_column(clicked.table, table, each, "group by").name) for each in clicked.keys]
+    keys = [quoted(_require_chosen_column(clicked.table, table, key, "group by").name) for key in clicked.keys]
     selected = [*keys, _measure_sql(clicked, table)]
     lines = [f"SELECT {', '.join(selected)}", f"FROM {quoted(table.name)}"]
     if clicked.filtered:
@@ -189,7 +189,7 @@ def _require_chosen_column(table_index: str, table: PublicTable, chosen: str, fi
     raise InvalidParameter(
         field,
         chosen,
-        f"a column of the chosen table, {table.name}",
+        f"a column of the table {table.name}",
         fix=f"reload the page, and choose a column of {table.name}",
     )
 
@@ -324,7 +324,7 @@ def _fill_in_question(
 
 
 def _example_sql(gateway: Gateway, caller: Caller, policy: str, position: str) -> str:
-    questions = [each.sql for table in gateway.tables(caller, policy).values() for each in table.questions]
+    questions = [question.sql for table in gateway.tables(caller, policy).values() for question in table.questions]
     if not position.isdecimal() or not position.isascii() or int(position) >= len(questions):
         raise InvalidRequest(
             "this example question no longer exists", place="the form", fix="reload the page, and choose another"
@@ -440,7 +440,7 @@ def _build_preview(gateway: Gateway, caller: Caller, policy: str, entered: AskFo
     steps = (
         ()
         if explanation is None
-        else tuple(ExplainedStep(each.name, each.what, each.effect) for each in explanation.operators)
+        else tuple(ExplainedStep(operator.name, operator.what, operator.effect) for operator in explanation.operators)
     )
     return Preview(
         steps,

@@ -68,7 +68,7 @@ def _apply_change(request: Request, caller: Caller, form: SentForm) -> tuple[str
         return _create_token(gateway, caller, form)
     if action == "link":
         login_link = f"{server_origin(request)}/login/{gateway.new_login_link(caller, user)}"
-        return login_link, f"A login link for {user}: works once, within {LINK_MINUTES} minutes"
+        return login_link, f"Login link for {user}. It works once, within {LINK_MINUTES} minutes"
     if action == "add":
         gateway.add_user(caller, user, form.value("role"))
     elif action in ("disable", "enable"):
@@ -88,12 +88,12 @@ def _create_token(gateway: Gateway, caller: Caller, form: SentForm) -> tuple[str
     days, limit, user = form.value("days"), form.value("most"), form.value("user")
     lifetime = timedelta(days=_parse_number(days, "days")) if days else None
     _, secret = gateway.new_token(caller, user, label=form.value("label"), expires=lifetime, most=limit or None)
-    return secret, f"A token for {user}"
+    return secret, f"Token for {user}"
 
 
 def _parse_number(text_value: str, name: str) -> int:
     if not (text_value.isascii() and text_value.isdecimal() and len(text_value) <= 6):
-        raise InvalidParameter(name, text_value, "a whole number")
+        raise InvalidParameter(name, text_value, "a whole number of at most 6 digits from 0 to 9")
     return int(text_value)
 
 
@@ -112,9 +112,7 @@ def _render_people(
     page = PeoplePage(
         tuple(_person_rows(gateway, caller)) if owner else None,
         tuple(map(_token_row, gateway.tokens(caller))) if owner else (),
-        tuple(
-            ActRow(each.number, _format_time(each.time), each.by, each.act, each.about) for each in acts[:_PAGE_ACTS]
-        ),
+        tuple(ActRow(act.number, _format_time(act.time), act.by, act.act, act.about) for act in acts[:_PAGE_ACTS]),
         acts[_PAGE_ACTS - 1].number if len(acts) > _PAGE_ACTS else None,
         tuple(Role),
         *secret,
@@ -126,8 +124,8 @@ def _render_people(
 
 def _person_rows(gateway: Gateway, caller: Caller) -> list[PersonRow]:
     return [
-        PersonRow(each.name, each.role.value, _format_time(each.made), each.disabled, each.name == caller.user)
-        for each in gateway.users(caller)
+        PersonRow(user.name, user.role.value, _format_time(user.made), user.disabled, user.name == caller.user)
+        for user in gateway.users(caller)
     ]
 
 
@@ -230,14 +228,14 @@ def _share_terms(form: SentForm) -> ShareTerms:
 
 def _parse_request_number(text: str, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
-        raise InvalidParameter(name, text, "a whole number")
+        raise InvalidParameter(name, text, f"a whole number of at most {MAX_DIGITS} digits from 0 to 9")
     return int(text)
 
 
 def _render_requests(request: Request, caller: Caller, error: SfumatoError | None = None) -> Response:
     gateway, policy = request_gateway(request), request.path_params["policy"]
     owner = caller.role is Role.OWNER
-    users = [each.name for each in gateway.users(caller) if not each.disabled] if owner else []
+    users = [user.name for user in gateway.users(caller) if not user.disabled] if owner else []
     page = RequestsPage(
         gateway.requests.list(caller, policy),
         caller.role is not Role.ANALYST,
@@ -301,13 +299,13 @@ async def _buy_approved_release(request: Request, caller: Caller, form: SentForm
 def _render_request(request: Request, caller: Caller, error: SfumatoError | None = None) -> Response:
     gateway, policy = request_gateway(request), request.path_params["policy"]
     view = gateway.requests.show(caller, policy, request.path_params["request"])
-    own = view.requester == caller.user
-    decides = caller.role is Role.OWNER and not own and view.is_open
+    is_requester = view.requester == caller.user
+    decides = caller.role is Role.OWNER and not is_requester and view.is_open
     page = RequestPage(
         view,
         decides,
         decides and view.state == RequestState.FILED and caller.user not in view.approvers,
-        own,
+        is_requester,
         f"page-{bits.random_bits(128):032x}",
         OUTSIDE_THE_PROMISE,
         None if error is None else refusal_message(error),

@@ -78,7 +78,7 @@ class AskForm:
 class PriceVerdict:
     """The forecast of an answer at a price, or the reason why it would be refused. Free."""
 
-    asked: AskForm
+    form: AskForm
     price: str = ""
     errors: tuple[tuple[str, str], ...] = ()
     """Every column with its error, in words."""
@@ -186,7 +186,7 @@ class TableContext:
 class AskPage:
     """The page that asks questions."""
 
-    asked: AskForm
+    form: AskForm
     clicks: BuilderOptions
     tables: tuple[TableContext, ...]
     budget: tuple[BudgetBar, ...]
@@ -258,7 +258,7 @@ class BudgetBars:
 class BudgetPage:
     """The remaining budget, and an owner's controls."""
 
-    own: tuple[BudgetBars, ...]
+    budgets: tuple[BudgetBars, ...]
     details: tuple[str, ...]
     shares: tuple[BudgetBars, ...]
     overruns: int | None
@@ -333,9 +333,9 @@ class PersonRow:
 
     name: str
     role: str
-    made: str
+    created: str
     disabled: bool
-    own: bool
+    is_visitor: bool
     """Whether it is the visitor, who cannot disable themselves."""
 
 
@@ -346,7 +346,7 @@ class TokenRow:
     number: int
     user: str
     label: str
-    made: str
+    created: str
     expires: str
     most: str
     spent: str
@@ -411,7 +411,7 @@ class RequestPage:
     """Whether the visitor may approve or refuse it."""
     approves: bool
     """Whether an approval of the visitor is still missing."""
-    own: bool
+    is_requester: bool
     key: str
     """The request id of its release, the same however often the button is pressed."""
     caution: str

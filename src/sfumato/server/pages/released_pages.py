@@ -109,7 +109,7 @@ def _answer_page(request: Request, caller: Caller, policy: str, result: FlightRe
     answer, receipt = result.answer, getattr(result.answer, "receipt", None)
     has_rows = hasattr(answer, "cells") and hasattr(answer, "columns")
     question = receipt.question if receipt is not None else str(getattr(answer, "question", ""))
-    forms = [each.name for each in calls.FORMS if any(hasattr(answer, needed) for needed in each.any_method_of)]
+    forms = [form.name for form in calls.FORMS if any(hasattr(answer, needed) for needed in form.any_method_of)]
     picture = result.line > 0 and _has_picture(answer)
     return AnswerPage(
         result.line,
@@ -123,7 +123,7 @@ def _answer_page(request: Request, caller: Caller, policy: str, result: FlightRe
         _answer_notes(answer),
         picture,
         () if receipt is None else tuple(_receipt_rows(receipt)),
-        tuple(each for each in forms if each != "svg" or picture) if result.line else (),
+        tuple(form_name for form_name in forms if form_name != "svg" or picture) if result.line else (),
         standing_or_fresh_period(request_gateway(request).budget(caller, policy)).ordinary,
         AskForm(sql=question) if has_rows and caller.role is not Role.AUDITOR else None,
     )
@@ -223,7 +223,7 @@ def _render_kind(
         f"page-{bits.random_bits(128):032x}",
         ()
         if explanation is None
-        else tuple(ExplainedStep(each.name, each.what, each.effect) for each in explanation.operators),
+        else tuple(ExplainedStep(operator.name, operator.what, operator.effect) for operator in explanation.operators),
         "" if explanation is None else explanation.price,
         None if error is None else refusal_message(error),
         approval,
@@ -235,10 +235,10 @@ def _render_kind(
 def _form_fields(kind: ReleaseKind, form: SentForm) -> tuple[FormField, ...]:
     """List the form's fields with their current values."""
     spec_rows = [
-        (each.name, each.annotation, each.required, each.default, each.help) for each in spec_fields(kind.spec)
+        (field.name, field.annotation, field.required, field.default, field.help) for field in spec_fields(kind.spec)
     ]
     term_rows = [
-        (each.name, each.annotation, False, None, each.help) for each in kind.terms if each.name in _FORM_TERMS
+        (term.name, term.annotation, False, None, term.help) for term in kind.terms if term.name in _FORM_TERMS
     ]
     form_fields = []
     for name, annotation, required, default, text in [*spec_rows, *term_rows]:
@@ -254,8 +254,8 @@ def _default_text(default: Any) -> str:
 
 def _request_body(kind: ReleaseKind, form: SentForm) -> dict[str, Any]:
     """Encode the filled-in fields as a request body; empty ones are left out."""
-    fields = {each.name: each.annotation for each in spec_fields(kind.spec)}
-    terms = {each.name: each.annotation for each in kind.terms if each.name in _FORM_TERMS}
+    fields = {field.name: field.annotation for field in spec_fields(kind.spec)}
+    terms = {term.name: term.annotation for term in kind.terms if term.name in _FORM_TERMS}
     parts = {
         part: {
             name: _parse_field(annotation, form.text(name))

@@ -80,7 +80,7 @@ def render_page(
 
 def page_path(policy: str, *parts: object) -> str:
     """Return the path of one of a policy's pages."""
-    return "/".join(["/p", quote(policy, safe=""), *(quote(str(each), safe="") for each in parts)])
+    return "/".join(["/p", quote(policy, safe=""), *(quote(str(part), safe="") for part in parts)])
 
 
 def refusal_message(error: SfumatoError, again: str = "") -> RefusalMessage:
@@ -96,7 +96,7 @@ def static_files() -> Mapping[str, StaticReply]:
 
 
 def _page_frame(request: Request, title: str, caller: Caller | None, policy: str, paused: bool) -> PageFrame:
-    files = {name: f"/static/{name}?{each.content_hash}" for name, each in static_files().items()}
+    files = {name: f"/static/{name}?{static_file.content_hash}" for name, static_file in static_files().items()}
     if caller is None:
         return PageFrame(title, files=files, version=__version__)
     session = caller.session
@@ -162,7 +162,11 @@ def refused_character_index(error: SfumatoError, text: str) -> int:
     lines = text.split("\n")
     if not 1 <= line <= len(lines):
         return -1
-    index = sum(len(each) + 1 for each in lines[: line - 1]) + min(max(1, column), len(lines[line - 1]) + 1) - 1
+    index = (
+        sum(len(previous_line) + 1 for previous_line in lines[: line - 1])
+        + min(max(1, column), len(lines[line - 1]) + 1)
+        - 1
+    )
     return min(index, max(0, len(text) - 1))
 
 
@@ -195,7 +199,7 @@ def text_table(answer: Any) -> TextTable:
 
 def table_contexts(descriptions: Tables, *, questions: bool) -> tuple[TableContext, ...]:
     """Convert table descriptions to template contexts."""
-    return tuple(_table_context(each, questions) for each in descriptions.values())
+    return tuple(_table_context(table, questions) for table in descriptions.values())
 
 
 def _table_context(table: TableDescription, questions: bool) -> TableContext:
@@ -204,10 +208,12 @@ def _table_context(table: TableDescription, questions: bool) -> TableContext:
     for name, description in table.columns.items():
         letters += len(name) + min(len(description), _MAX_WORDS)
         if letters > _MAX_COLUMN_LETTERS:
-            columns.append(("…", f"and {len(table.columns) - len(columns)} more: DESCRIBE lists them"))
+            columns.append(("…", f"and {len(table.columns) - len(columns):,} more (DESCRIBE lists all columns)"))
             break
         columns.append((name, description if len(description) <= _MAX_WORDS else description[: _MAX_WORDS - 1] + "…"))
-    examples = tuple(CopyableQuestion(each.tells, each.sql, each.error, each.price) for each in table.questions)
+    examples = tuple(
+        CopyableQuestion(question.tells, question.sql, question.error, question.price) for question in table.questions
+    )
     return TableContext(table.name, table.about, tuple(columns), examples if questions else ())
 
 

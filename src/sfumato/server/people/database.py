@@ -179,7 +179,7 @@ class PeopleDatabase:
         try:
             version = self._require_schema_version(connection)
             if version != VERSION:
-                steps = [_MIGRATIONS[each] for each in range(version, VERSION)] if version else [SCHEMA]
+                steps = [_MIGRATIONS[old_version] for old_version in range(version, VERSION)] if version else [SCHEMA]
                 for statement in chain.from_iterable(steps):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")

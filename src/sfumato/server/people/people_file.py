@@ -25,7 +25,7 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.policy_account import LEDGER_NAME, users_path
-from sfumato.errors import InvalidParameter, LedgerUnavailable, NotSignedIn, Paused
+from sfumato.errors import InvalidParameter, LedgerUnavailable, NotSignedIn, Paused, ValueWords
 from sfumato.ledger import entries
 from sfumato.ledger.approval_requests import IsOwner, count_everyone_as_owner
 from sfumato.ledger.stores.server_addresses import is_server_address
@@ -50,7 +50,7 @@ _TOKEN_WITH_USER = (
 _SELECT_SALT_SECRET = "SELECT value FROM secrets WHERE name = 'salt'"
 _SALT_BYTES = 16
 _MAX_ACTS = 1000
-_ENABLE_FIX = "enable the user first: sfumato user disable NAME --again"
+_ENABLE_FIX = "undo the disabling first: `sfumato user disable NAME --again` enables the user again"
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class PeopleFile:
 
     def is_enabled(self, user: str) -> bool:
         """Return whether there is an enabled user of this name."""
-        return any(each.name == user and not each.disabled for each in self.users())
+        return any(candidate.name == user and not candidate.disabled for candidate in self.users())
 
     def is_owner(self, user: str) -> bool:
         """Return whether there is an enabled owner of this name."""
@@ -202,7 +202,7 @@ class PeopleFile:
             raise InvalidParameter("role", role, f"one of {', '.join(Role)}") from None
         with self.database.write_transaction() as transaction:
             if transaction.execute("SELECT 1 FROM users WHERE name = ?", (name,)).fetchone():
-                fix = "choose another name, or enable the user again: sfumato user disable NAME --again"
+                fix = "choose another name; if the user is disabled, `sfumato user disable NAME --again` undoes that"
                 raise InvalidParameter("user", name, "a name that no user has ever had", fix=fix)
             transaction.execute("INSERT INTO users VALUES (?, ?, ?, 0)", (name, parsed_role.value, self._now_micros()))
             self._record_act(transaction, by, "user added", f"{name}, {parsed_role.value}")
@@ -215,7 +215,7 @@ class PeopleFile:
             if disabled and _is_last_owner(transaction, user):
                 fix = "add or enable another owner first"
                 raise InvalidParameter(
-                    "user", name, "somebody else: this is the last enabled owner, who cannot be disabled", fix=fix
+                    "user", name, "somebody else, because the last enabled owner cannot be disabled", fix=fix
                 )
             transaction.execute("UPDATE users SET disabled = ? WHERE name = ?", (int(disabled), name))
             if disabled:
@@ -250,11 +250,12 @@ class PeopleFile:
         if label:
             entries.checked_name(label, "label")
         if expires is not None and expires <= timedelta(0):
-            raise InvalidParameter("expires", expires, "a time in the future", fix="give a later time")
+            rule, fix = "a duration of more than 0 days", "for example, let the token expire after 90 days"
+            raise InvalidParameter("expires", ValueWords(f"{expires.days} days"), rule, fix=fix)
         expires_at = None if expires is None else self._now_micros() + _span_micros(expires)
         with self.database.write_transaction() as transaction:
             if _require_user(transaction, user).disabled:
-                raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
+                raise InvalidParameter("user", user, "an enabled user", fix=_ENABLE_FIX)
             verifier = ScramVerifier.from_password(
                 secret, _user_salt(_read_or_create_secret(transaction, "salt"), user)
             ).to_text()
@@ -305,7 +306,7 @@ class PeopleFile:
         secret = _new_secret()
         with self.database.write_transaction() as transaction:
             if _require_user(transaction, user).disabled:
-                raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
+                raise InvalidParameter("user", user, "an enabled user", fix=_ENABLE_FIX)
             expires_at = self._now_micros() + _span_micros(timedelta(minutes=LINK_MINUTES))
             transaction.execute("DELETE FROM links WHERE expires <= ?", (self._now_micros(),))
             transaction.execute("INSERT INTO links VALUES (?, ?, ?)", (_sha256_hex(secret), user, expires_at))
@@ -426,7 +427,7 @@ def _require_url_safe(name: str) -> None:
         raise InvalidParameter(
             "user",
             name,
-            "a name without slashes that is not only dots: it is part of web addresses",
+            "a name without slashes that is not only dots, because it is part of web addresses",
             fix="write a name such as ana",
         )
 
@@ -434,7 +435,7 @@ def _require_url_safe(name: str) -> None:
 def _require_user(transaction: sqlite3.Connection, name: str) -> User:
     row = transaction.execute("SELECT name, role, made, disabled FROM users WHERE name = ?", (name,)).fetchone()
     if row is None:
-        raise InvalidParameter("user", name, "known to this server", fix="add them: sfumato user add")
+        raise InvalidParameter("user", name, "a user of this server", fix="add the user with `sfumato user add`")
     return _user_from_row(row)
 
 
@@ -463,7 +464,7 @@ def _require_token(transaction: sqlite3.Connection, number: int) -> Token:
     row = transaction.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE number = ?", (number,)).fetchone()
     if row is None:
         raise InvalidParameter(
-            "token", number, "the number of an existing token", fix="list the tokens with sfumato token list"
+            "token", number, "the number of an existing token", fix="list the tokens with `sfumato token list`"
         )
     return _token_from_row(row)
 

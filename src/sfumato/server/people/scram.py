@@ -102,7 +102,7 @@ class ScramExchange:
             raise ScramFailure("the final message does not continue this exchange")
         proof = _from_base64(encoded_proof)
         signed = f"{self.client.bare},{self.server_first},{without_proof}".encode()
-        confirmed = [index for index, each in enumerate(verifiers) if _confirms_proof(each, signed, proof)]
+        confirmed = [index for index, verifier in enumerate(verifiers) if _confirms_proof(verifier, signed, proof)]
         if not confirmed:
             raise ScramFailure("no password of this user matches")
         signature = _hmac(list(verifiers)[confirmed[0]].server_key, signed)

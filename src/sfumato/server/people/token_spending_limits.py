@@ -71,7 +71,7 @@ class TokenLimit:
                 assert number is not None
                 return _PendingTokenCharge(self.database, number)
         remaining = amount_from_units(remaining_units)
-        raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="the token's limit")
+        raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="this token")
 
 
 _SELECT_RESERVED = "SELECT amount FROM reservations WHERE token = ? ORDER BY number"
@@ -130,7 +130,7 @@ class ConnectionLimit:
                 self._spent += amount
                 return _PendingConnectionCharge(self, amount)
             remaining = max(Fraction(0), self.most - self._spent)
-        raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="the connection's sfumato.most")
+        raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="this connection (sfumato.most)")
 
     def release_amount(self, amount: Fraction) -> None:
         with self._lock:

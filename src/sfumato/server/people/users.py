@@ -121,7 +121,7 @@ class Caller:
         """Refuse to sign in as another owner: the approvals of two owners are those of two people."""
         if user.role is Role.OWNER and user.name != self.user:
             rule = "yourself, an analyst or an auditor: whoever signs in as another owner could approve in their name"
-            fix = "run sfumato token new or sfumato user link on the server's machine"
+            fix = "run `sfumato token new` or `sfumato user link` on the server's machine"
             raise InvalidParameter("user", user.name, rule, fix=fix)
 
 

@@ -192,10 +192,12 @@ class StatementSource:
             return await self._ask_synthetic(self.published, call, cancelled)
         if not await self.reads_catalog(rows.sql):
             return await run_in_thread(self._describe_table_or_question, rows, parameters, ranges)
-        listed: Sequence[DescribedColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
-        if listed is None:
-            listed = await self._run_in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
-        return _result_columns(listed)
+        catalog_columns: Sequence[DescribedColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
+        if catalog_columns is None:
+            catalog_columns = await self._run_in_turn(
+                partial(self.catalog.describe, rows.sql, len(parameters)), cancelled
+            )
+        return _result_columns(catalog_columns)
 
     async def run(
         self, rows: RowsStatement, parameters: Sequence[Any], columns: ResultColumns | None, terms: StatementTerms

@@ -114,4 +114,4 @@ async def _interrupt_and_wait(
 
 
 def _too_many_refusal() -> TooManyRequests:
-    return TooManyRequests("too many catalog statements are waiting, of this user or of all", 5)
+    return TooManyRequests("too many catalog statements are waiting, of this user or of all users", 5)

@@ -62,7 +62,7 @@ def _error_fields(error: Exception, sql: str, offset: int) -> dict[str, str]:
         return _fields_by_letter(error.sqlstate, error.message, error.detail, error.hint, error.position)
     if isinstance(error, InvalidParameterValue):
         rule = f"a parameter is not a valid value of type {error.type_name}"
-        return _fields_by_letter("22P02", rule, "", "Pass a value of this type.")
+        return _fields_by_letter("22P02", rule, "", "Check the value, and the type that the client declares for it.")
     if isinstance(error, CellOutOfRange):
         rule = "a number in the answer does not fit the binary format of its type"
         return _fields_by_letter(

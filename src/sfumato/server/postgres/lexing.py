@@ -192,8 +192,8 @@ def split_statements(sql: str) -> list[StatementText]:
 
 def skip_words(tokens: Sequence[SqlToken], *words: str) -> Sequence[SqlToken]:
     """Leave out these words at the beginning, in any order and number."""
-    first_kept = next((index for index, token in enumerate(tokens) if not token.is_word(*words)), len(tokens))
-    return tokens[first_kept:]
+    first_other = next((index for index, token in enumerate(tokens) if not token.is_word(*words)), len(tokens))
+    return tokens[first_other:]
 
 
 def dotted_name_and_rest(tokens: Sequence[SqlToken]) -> tuple[list[str], Sequence[SqlToken]]:
@@ -219,7 +219,9 @@ def blank_out_database_name(sql: str, database: str) -> str:
         tokens = tokenize(sql)
     except (UnfinishedText, TooManyTokens):
         return sql
-    for index, (name, dot, schema, second_dot) in enumerate(zip(*(tokens[place:] for place in range(4)), strict=False)):
+    for index, (name, dot, schema, second_dot) in enumerate(
+        zip(*(tokens[offset:] for offset in range(4)), strict=False)
+    ):
         begins = index == 0 or not tokens[index - 1].is_symbol(".")
         names = name.kind in _NAMES and name.identifier == database and schema.kind in _NAMES
         if begins and names and schema.identifier == "public" and dot.is_symbol(".") and second_dot.is_symbol("."):

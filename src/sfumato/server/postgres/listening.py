@@ -61,8 +61,8 @@ _SPILL_BYTES = 65536
 _TLS_HANDSHAKE = 0x16
 _FRAME_HEAD = struct.Struct("!ci")
 _SIGN_IN_HINT = (
-    "The password is a token, made with sfumato token new. Tokens made before this server spoke PostgreSQL's protocol "
-    "do not work here: make a new one."
+    "The password is a token, made with `sfumato token new`. Tokens made with a version of Sfumato that had no "
+    "PostgreSQL server do not work here: make a new one."
 )
 CatalogFactory = Callable[[Policy, str, str, tuple[DescribedRelation, ...]], StatementCatalog]
 """Builds the catalog of a policy for a database and a user, with what was published."""
@@ -237,10 +237,10 @@ class PostgresServer:
         self._stopping = True
         if self._accepting is not None:
             self._accepting.cancel()
-        for each in list(self._open.values()):
-            if each.is_idle:
-                each.task.cancel()
-        await asyncio.gather(*(each.task for each in list(self._open.values())), return_exceptions=True)
+        for opened in list(self._open.values()):
+            if opened.is_idle:
+                opened.task.cancel()
+        await asyncio.gather(*(opened.task for opened in list(self._open.values())), return_exceptions=True)
         self._catalog_queue.close()
 
     # ── one connection ─────────────────────────────────────────────────────────────────────────
@@ -249,7 +249,7 @@ class PostgresServer:
         state = self._open[number]
         try:
             _configure_socket(accepted)
-            if sum(each.user is None for each in self._open.values()) > MAX_SIGNING_IN:
+            if sum(opened.user is None for opened in self._open.values()) > MAX_SIGNING_IN:
                 raise _too_many_refusal("connections that have not signed in yet")
             async with asyncio.timeout(SIGN_IN_SECONDS):
                 startup = await self._open_connection(accepted, state)
@@ -267,18 +267,18 @@ class PostgresServer:
 
     async def _open_connection(self, accepted: socket.socket, state: _OpenConnection) -> protocol.Startup | None:
         """Negotiate encryption and open the streams; return the start-up message, or None for a cancel request."""
-        asked: set[bool] = set()
+        requested_gss: set[bool] = set()
         while True:
             first = await _peek(accepted)
-            if first and first[0] == _TLS_HANDSHAKE and self._tls is not None and not asked:
+            if first and first[0] == _TLS_HANDSHAKE and self._tls is not None and not requested_gss:
                 state.connection = await self._open_streams(accepted, self._tls)
                 require_alpn(state.connection)
                 return await self._startup_under_tls(state.connection)
             message = await _receive_startup(accepted)
             if isinstance(message, protocol.EncryptionRequest):
-                if message.gss in asked:
+                if message.gss in requested_gss:
                     raise protocol.ProtocolViolation("encryption was requested twice")
-                asked.add(message.gss)
+                requested_gss.add(message.gss)
                 if await self._answer_encryption(accepted, message):
                     state.connection = await self._open_streams(accepted, self._tls)
                     return await self._startup_under_tls(state.connection)
@@ -320,9 +320,9 @@ class PostgresServer:
 
     def _cancel(self, request: protocol.CancelRequest) -> None:
         """Cancel the statement of a connection, if the key is its own."""
-        found = self._open.get(request.process)
-        if found is not None and found.session is not None and _matches_secret(found.cancel_key, request.key):
-            found.session.cancel()
+        target = self._open.get(request.process)
+        if target is not None and target.session is not None and _matches_secret(target.cancel_key, request.key):
+            target.session.cancel()
 
     # ── sign-in ────────────────────────────────────────────────────────────────────────────────
 
@@ -345,7 +345,7 @@ class PostgresServer:
         session = await self._open_session(connection, startup, caller, number)
         key_bytes = 32 if startup.minor >= protocol.NEWEST_MINOR else 4
         state.session, state.cancel_key = session, bits.random_bits(8 * key_bytes).to_bytes(key_bytes, "big")
-        settings = b"".join(protocol.parameter_status(*each) for each in session.reported_settings().items())
+        settings = b"".join(protocol.parameter_status(*setting) for setting in session.reported_settings().items())
         key_data = protocol.backend_key(number, state.cancel_key)
         await connection.send(protocol.AUTHENTICATED + settings + key_data + session.ready)
         await connection.flush(at_once=True)
@@ -353,7 +353,7 @@ class PostgresServer:
 
     def _admit(self, state: _OpenConnection, user: str) -> None:
         """Count a connection as the user's, who has proven a token; refuse it beyond the limits."""
-        users = [each.user for each in self._open.values() if each.user is not None]
+        users = [opened.user for opened in self._open.values() if opened.user is not None]
         if len(users) >= MAX_CONNECTIONS:
             raise _too_many_refusal("connections")
         if users.count(user) >= MAX_USER_CONNECTIONS:
@@ -547,7 +547,7 @@ def _verifier_that_never_matches() -> scram.ScramVerifier:
 
 def _startup_settings(parameters: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a start-up message: its own parameters, and those of ``options=-c name=value``."""
-    own = {
+    settings = {
         name: value for name, value in parameters.items() if name not in ("user", "database", "options", "replication")
     }
     words = parameters.get("options", "").replace("-c ", "-c").split()
@@ -556,14 +556,14 @@ def _startup_settings(parameters: Mapping[str, str]) -> dict[str, str]:
         if not separator or not word.startswith(("-c", "--")):
             hint = "Write options='-c sfumato.epsilon=0.1'."
             raise SqlRefusal("22023", "the start-up options cannot be read", hint=hint)
-        own[name.replace("-", "_")] = value.replace("\\ ", " ")
-    return own
+        settings[name.replace("-", "_")] = value.replace("\\ ", " ")
+    return settings
 
 
 def _unambiguous_column_types(policy: Policy) -> Mapping[str, Type]:
     """Return the types of declared columns by name, where all tables agree on it."""
-    found: dict[str, set[Type]] = {}
+    types_by_name: dict[str, set[Type]] = {}
     for table in policy.tables.values():
         for name, domain in table.columns.items():
-            found.setdefault(name.lower(), set()).add(domain.type)
-    return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1}
+            types_by_name.setdefault(name.lower(), set()).add(domain.type)
+    return {name: kinds.pop() for name, kinds in types_by_name.items() if len(kinds) == 1}

@@ -262,7 +262,7 @@ def _decode_bind(fields: _MessageReader) -> Bind:
     formats = tuple(fields.read_int16() for _ in range(fields.read_count()))
     parameters = tuple(_decode_parameter(fields) for _ in range(fields.read_count()))
     result_formats = tuple(fields.read_int16() for _ in range(fields.read_count()))
-    if any(each not in (0, 1) for each in (*formats, *result_formats)):
+    if any(format_code not in (0, 1) for format_code in (*formats, *result_formats)):
         raise ProtocolViolation("a format code must be 0 for text or 1 for binary")
     return Bind(portal, statement, formats, parameters, result_formats)
 
@@ -370,8 +370,9 @@ class FieldDescription:
 
 def row_description(fields: Sequence[FieldDescription]) -> bytes:
     described = b"".join(
-        encode_text_field(each.name) + struct.pack("!ihihih", 0, 0, each.oid, each.size, -1, each.format)
-        for each in fields
+        encode_text_field(description.name)
+        + struct.pack("!ihihih", 0, 0, description.oid, description.size, -1, description.format)
+        for description in fields
     )
     return encode_message(b"T", struct.pack("!h", len(fields)) + described)
 

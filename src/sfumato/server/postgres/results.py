@@ -45,10 +45,10 @@ def text_result(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> Statem
 
 def described_columns(described: DescribedQuestion, *, ranges: bool) -> ResultColumns:
     """Return the columns of a question before it is asked."""
-    columns = tuple(ResultColumn(each.name, types.OID_BY_TYPE[each.type]) for each in described.columns)
+    columns = tuple(ResultColumn(column.name, types.OID_BY_TYPE[column.type]) for column in described.columns)
     if not ranges:
         return columns
-    names = tuple(each.name for each in columns)
+    names = tuple(column.name for column in columns)
     ends = interval_end_columns(names, dict.fromkeys(described.noisy_columns, ()))
     return (*columns, *(ResultColumn(name, types.FLOAT8) for name in ends))
 
@@ -57,18 +57,18 @@ def answer_result(answer: Any, columns: ResultColumns | None, *, ranges: bool, c
     """Return an answer's rows in the described columns; a column that it does not have is NULL."""
     if not isinstance(answer, Answer):  # a listing of public text
         return text_result(answer.columns, answer.rows)
-    oids = (types.OID_BY_TYPE[each] for each in answer.types)
+    oids = (types.OID_BY_TYPE[sql_type] for sql_type in answer.types)
     cells_by_column: dict[ResultColumn, Sequence[Any]] = {
         ResultColumn(name, oid): answer.column(name) for name, oid in zip(answer.columns, oids, strict=True)
     }
     if ranges:
         ends = interval_end_columns(answer.columns, answer.intervals)
         cells_by_column |= {ResultColumn(name, types.FLOAT8): cells for name, cells in ends.items()}
-    shown = tuple(cells_by_column) if columns is None else columns
+    result_columns = tuple(cells_by_column) if columns is None else columns
     missing = [None] * len(answer.rows)
-    rows = list(zip(*(cells_by_column.get(column, missing) for column in shown), strict=True))
-    warnings = tuple(each for each in answer.warnings if each not in answer.receipt.weak)
-    return StatementResult(shown, rows, (answer.short_receipt(), *answer.caveat_lines()), warnings, charged)
+    rows = list(zip(*(cells_by_column.get(column, missing) for column in result_columns), strict=True))
+    warnings = tuple(warning for warning in answer.warnings if warning not in answer.receipt.weak)
+    return StatementResult(result_columns, rows, (answer.short_receipt(), *answer.caveat_lines()), warnings, charged)
 
 
 # ── data rows ──────────────────────────────────────────────────────────────────────────────────

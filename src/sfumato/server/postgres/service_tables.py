@@ -43,7 +43,7 @@ Read = Callable[[ServiceTableContext], list[tuple[Any, ...]]]
 def _read_budget(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
     standing = reader.gateway.budget(reader.caller, reader.policy)
     by_period: Mapping[str, Any] = getattr(standing, "periods", None) or {"life": standing}
-    return [(str(period), *row) for period, each in by_period.items() for row in each.rows()]
+    return [(str(period), *row) for period, period_standing in by_period.items() for row in period_standing.rows()]
 
 
 def _read_history(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
@@ -71,13 +71,13 @@ def _read_receipts(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
 
 
 def _read_columns(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
-    def listed(sql: str) -> tuple[tuple[str, ...], ...]:
+    def list_rows(sql: str) -> tuple[tuple[str, ...], ...]:
         listing = reader.gateway.call_free(reader.caller, reader.policy, "questions", "propose", {"sql": sql})
         assert isinstance(listing, Listing)
         return listing.rows
 
-    tables = [name for name, *_ in listed("SHOW TABLES")]
-    return [(name, *row) for name in tables for row in listed(f"DESCRIBE {always_quoted(name)}")]
+    tables = [name for name, *_ in list_rows("SHOW TABLES")]
+    return [(name, *row) for name in tables for row in list_rows(f"DESCRIBE {always_quoted(name)}")]
 
 
 def _read_refusals(reader: ServiceTableContext) -> list[tuple[Any, ...]]:
@@ -148,10 +148,14 @@ def find_service_table(sql: str) -> ServiceTable | None:
 
 def _alias_and_rest(tokens: Sequence[SqlToken], *reserved: str) -> tuple[str, Sequence[SqlToken]]:
     """Read the other name of a table or a column, after AS or alone, and return the tokens after it."""
-    named = tokens[1:] if tokens and tokens[0].is_word("as") else tokens
-    if not named or named[0].kind not in (TokenKind.WORD, TokenKind.QUOTED) or named[0].is_word(*reserved):
+    alias_tokens = tokens[1:] if tokens and tokens[0].is_word("as") else tokens
+    if (
+        not alias_tokens
+        or alias_tokens[0].kind not in (TokenKind.WORD, TokenKind.QUOTED)
+        or alias_tokens[0].is_word(*reserved)
+    ):
         return "", tokens
-    return named[0].identifier, named[1:]
+    return alias_tokens[0].identifier, alias_tokens[1:]
 
 
 def _service_table_list() -> str:
@@ -179,7 +183,7 @@ def _columns_of_select_item(name: str, item: Sequence[SqlToken], alias: str) -> 
     """Return the columns of one item: a star, or a column; after the table's name or not, under another name or not."""
     is_star = bool(item) and item[-1].is_symbol("*")
     parts, rest = dotted_name_and_rest(item[:-2] if is_star else item)
-    shown, rest = _alias_and_rest(rest)
+    column_alias, rest = _alias_and_rest(rest)
     qualifier = (parts if is_star else parts[:-1])[-1:]
     if rest or not (parts or is_star) or qualifier not in ([], [alias]) or (is_star and len(item) == 2):
         raise _whole_table_refusal(name)
@@ -187,7 +191,7 @@ def _columns_of_select_item(name: str, item: Sequence[SqlToken], alias: str) -> 
         return _all_columns_with_index(name)
     for column, index in _all_columns_with_index(name):
         if column.name == parts[-1]:
-            return [(replace(column, name=shown or column.name), index)]
+            return [(replace(column, name=column_alias or column.name), index)]
     raise SqlRefusal(
         "42703", f'sfumato.{name} has no column "{parts[-1]}"', hint=f"It has {', '.join(_TABLES[name][0])}."
     )

@@ -16,8 +16,8 @@ from sfumato.server.postgres.statements import SqlRefusal, parse_price_comment
 
 PREFIX = "sfumato."
 NO_PRICE_HINT = (
-    "Set one first: SET sfumato.epsilon = '0.1', or sfumato.within = '50' for an accuracy; EXPLAIN shows for free what "
-    "it buys."
+    "Set one first, for example SET sfumato.epsilon = '0.1', or SET sfumato.within = '50' for an error of at most ±50. "
+    "EXPLAIN forecasts the error at a price, free."
 )
 _SWITCH = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 
@@ -43,7 +43,7 @@ def _parse_within(value: str) -> str | dict[str, str]:
     """Parse ``50``, or ``visits=50, cost=3``."""
     if "=" not in value:
         return _number_parser("within")(value)
-    goals = (each.partition("=") for each in value.split(","))
+    goals = (goal.partition("=") for goal in value.split(","))
     return {name.strip().strip('"'): _number_parser("within")(width) for name, _, width in goals}
 
 
@@ -151,10 +151,10 @@ class SessionSettings:
     def __init__(self, user: str, server_version: str, startup: Mapping[str, str], price: Mapping[str, str]) -> None:
         """Start with the options of the start-up message; ``price`` is the token's own, if it has one."""
         major, minor = map(int, server_version.split("."))
-        own = {"session_authorization": user, "server_version": server_version}
-        own["server_version_num"] = str(10_000 * major + minor)
-        own |= {f"{PREFIX}{name}": value for name, value in price.items()}
-        self._defaults = _DEFAULTS | own
+        session_defaults = {"session_authorization": user, "server_version": server_version}
+        session_defaults["server_version_num"] = str(10_000 * major + minor)
+        session_defaults |= {f"{PREFIX}{name}": value for name, value in price.items()}
+        self._defaults = _DEFAULTS | session_defaults
         self._values = dict(self._defaults)
         for name, value in startup.items():
             self._values[name.lower()] = self._validated_value(name.lower(), value)
@@ -165,7 +165,7 @@ class SessionSettings:
     def show(self, name: str) -> str:
         name = name.lower()
         if name not in self._values:
-            if name in _known_setting_names():
+            if name in _setting_names():
                 return ""
             raise _unknown_setting_refusal(name)
         return self._values[name]
@@ -266,7 +266,7 @@ def has_amount(price: Mapping[str, Any]) -> bool:
     return any(name in price for name in _AMOUNTS)
 
 
-def _known_setting_names() -> set[str]:
+def _setting_names() -> set[str]:
     return {f"{PREFIX}{name}" for name in (*PRICE_TERMS, *_OTHER_TERMS)}
 
 
@@ -283,7 +283,7 @@ def _validated_term(name: str, value: str) -> str:
 
 
 def _unknown_setting_refusal(name: str) -> SqlRefusal:
-    close = difflib.get_close_matches(name[:60], [*_known_setting_names(), *_DEFAULTS], n=1)
+    close = difflib.get_close_matches(name[:60], [*_setting_names(), *_DEFAULTS], n=1)
     hint = (
         f"Did you mean {close[0]}?" if close else "The price is set by sfumato.epsilon, sfumato.within or sfumato.rho."
     )

@@ -224,14 +224,14 @@ class ClientSession:
 
     def _sql_and_offset(self, message: protocol.FrontendMessage) -> tuple[str, int]:
         """Return the client's text that a message is about, and where its question begins."""
-        named: PreparedStatement | Portal | None = None
+        target: PreparedStatement | Portal | None = None
         if isinstance(message, protocol.Execute):
-            named = self._portals.get(message.portal)
+            target = self._portals.get(message.portal)
         elif isinstance(message, protocol.Describe):
-            named = (self._prepared if message.kind == "S" else self._portals).get(message.name)
-        if named is None or named.statement is None:
+            target = (self._prepared if message.kind == "S" else self._portals).get(message.name)
+        if target is None or target.statement is None:
             return "", 0
-        return named.sql, _question_offset(named.statement)
+        return target.sql, _question_offset(target.statement)
 
     async def _report_error(self, error: Exception, sql: str, offset: int = 0) -> None:
         if self._transaction == _OPEN:
@@ -264,12 +264,12 @@ class ClientSession:
         selections = self._selected_columns_to_run(statements)
         if len(selections) < 2:
             return
-        asked = [each for each in selections if await self._source.is_question(each.sql)]
-        if len(asked) > 1:
+        questions = [selection for selection in selections if await self._source.is_question(selection.sql)]
+        if len(questions) > 1:
             raise SqlRefusal(
                 "0A000",
-                "one query string asks two questions",
-                detail="Neither was asked, and nothing was spent.",
+                "one query string contains more than one question",
+                detail="None was answered, and nothing was spent.",
                 hint="Send them one after the other.",
             )
 
@@ -381,7 +381,7 @@ class ClientSession:
 
     def _require_prepared(self, name: str) -> PreparedStatement:
         if name not in self._prepared:
-            raise SqlRefusal("26000", "this prepared statement does not exist", hint="Parse it first.")
+            raise SqlRefusal("26000", "this prepared statement does not exist", hint="Prepare it first.")
         return self._prepared[name]
 
     def _require_portal(self, name: str) -> Portal:
@@ -524,11 +524,11 @@ class ClientSession:
         cursor = self._require_portal(statement.name)
         await self._run_portal_once(cursor, describe=False)
         assert cursor.columns is not None and cursor.remaining is not None  # noqa: PT018
-        own_formats = formats_by_column(formats, len(cursor.columns))
+        column_formats = formats_by_column(formats, len(cursor.columns))
         moved = 0
         for row in islice(cursor.remaining, statement.count):
             if statement.shows:
-                await self._outbox.send(protocol.data_row(encode_cells(row, cursor.columns, own_formats)))
+                await self._outbox.send(protocol.data_row(encode_cells(row, cursor.columns, column_formats)))
             moved += 1
         await self._outbox.send(protocol.command_complete(f"{'FETCH' if statement.shows else 'MOVE'} {moved}"))
 
@@ -587,7 +587,7 @@ class ClientSession:
 
     def reported_settings(self) -> dict[str, str]:
         """Return the settings that the client is told of, as it spells them."""
-        return {shown: self._settings.show(name) for name, shown in REPORTED.items()}
+        return {reported_name: self._settings.show(name) for name, reported_name in REPORTED.items()}
 
     async def _run_transaction_command(self, statement: TransactionCommand) -> str:
         if statement.action == "begin":

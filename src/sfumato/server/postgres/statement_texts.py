@@ -118,9 +118,9 @@ def _infer_oid(tokens: Sequence[SqlToken], index: int, column_types: Mapping[str
     if before and before[0].is_word("date", "timestamp"):
         return types.TEXT
     if after and after[0].is_any_symbol(_COMPARISONS) and len(after) == 2:
-        found = _column_oid(after[1], column_types)
-        if found is not None:
-            return found
+        column_oid = _column_oid(after[1], column_types)
+        if column_oid is not None:
+            return column_oid
     return _compared_column_oid(tokens, index, column_types)
 
 

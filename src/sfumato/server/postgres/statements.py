@@ -161,7 +161,7 @@ _WRITE_WORDS = (
     "import", "refresh", "reindex", "cluster", "vacuum", "analyze", "analyse", "call", "do", "lock", "reassign",
     "security", "load", "checkpoint", "notify", "replace", "attach", "detach", "install",
 )  # fmt: skip
-_READ_HINT = "Questions are SELECT statements: SELECT COUNT(*) FROM a table of \\dt."
+_READ_HINT = "Send a SELECT, such as SELECT COUNT(*) FROM a table that \\dt lists."
 
 
 def classify_statement(text: StatementText) -> Statement:

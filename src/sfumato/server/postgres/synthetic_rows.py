@@ -32,7 +32,7 @@ from sfumato.server.postgres.catalog import rewriting
 from sfumato.server.postgres.catalog.answering import parse_query
 from sfumato.server.postgres.catalog.database import locked_engine
 from sfumato.server.postgres.catalog.engine_process import StatementLimits
-from sfumato.server.postgres.catalog.parsing import NODES, named_tables, printable_name
+from sfumato.server.postgres.catalog.parsing import NODES, printable_name, table_references
 from sfumato.server.postgres.catalog.types import CatalogColumn, result_oid
 from sfumato.server.postgres.results import ResultColumn, ResultColumns, StatementResult
 
@@ -64,27 +64,26 @@ class RowsAnswer:
     rows: Sequence[tuple[Any, ...]]
 
 
-def synthetic_tables_read(sql: str, known: Collection[str], database: str) -> list[str] | None:
-    """Return the known tables that a SELECT reads, in lower case and once each; None if it reads none of them.
+def synthetic_tables_read(sql: str, table_names: Collection[str], database: str) -> list[str] | None:
+    """Return those of these tables that a SELECT reads, in lower case and once each; None if it reads none of them.
 
     Raises: Unsupported: It reads other tables beside them.
     """
     tree = parse_query(sql)
-    read = [] if tree is None else [*named_tables(tree)]
-    others = [table for table in read if not _is_synthetic_table(table, known, database)]
+    read = [] if tree is None else [*table_references(tree)]
+    others = [table for table in read if not _is_synthetic_table(table, table_names, database)]
     if len(others) == len(read):
         return None
     if others:
-        rule = (
-            f"{printable_name(others[0].name)} is not a synthetic table, and those can only be joined with each other"
-        )
+        other = printable_name(others[0].name)
+        rule = f"{other} is not a synthetic table, and a synthetic table can only be joined with another one"
         raise _synthetic_refusal("join", rule, "query the two in separate statements")
     return list(dict.fromkeys(table.name.lower() for table in read))
 
 
-def _is_synthetic_table(table: exp.Table, known: Collection[str], database: str) -> bool:
+def _is_synthetic_table(table: exp.Table, table_names: Collection[str], database: str) -> bool:
     is_public = table.db.lower() in ("", "public") and table.catalog.lower() in ("", database.lower())
-    return is_public and table.name.lower() in known
+    return is_public and table.name.lower() in table_names
 
 
 class SyntheticRows:
@@ -113,7 +112,7 @@ class SyntheticRows:
         if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
             rule = f"one statement can return at most {MAX_ROWS:,} synthetic rows and {MAX_LETTERS:,} characters"
             raise _synthetic_refusal(
-                "size", rule, "add LIMIT or WHERE; all rows come as a file from GET …/releases/LINE?form=csv"
+                "size", rule, "add LIMIT or WHERE, or download all rows with GET …/releases/LINE?form=csv"
             )
         return RowsAnswer(columns, rows)
 
@@ -123,14 +122,14 @@ class SyntheticRows:
 
     def _fetch_rows_and_letters(self, statement: str) -> tuple[list[tuple[Any, ...]], int]:
         if not self._lock.acquire(timeout=TIME_LIMIT):
-            raise TooManyRequests("a user runs one statement over synthetic rows at a time", 5)
+            raise TooManyRequests("another statement of this user over synthetic rows is still running", 5)
         try:
             answer = self._engine.run(statement, StatementLimits(TIME_LIMIT, MAX_ROWS, MAX_LETTERS))
         finally:
             self._lock.release()
         if answer is None:
             rule = f"this cannot be evaluated over synthetic rows, or takes over {TIME_LIMIT:g} seconds or 256 MB"
-            raise _synthetic_refusal("statement", rule, "check the names of columns in \\d, or ask for less at once")
+            raise _synthetic_refusal("statement", rule, "check the column names with \\d, or read fewer rows at once")
         return answer
 
     def _generate_duckdb_sql(self, sql: str, parameters: Sequence[Any]) -> str:
@@ -150,7 +149,7 @@ class SyntheticRows:
 
     def _replace_tables(self, tree: exp.Query) -> None:
         """Read each table under the alias it had; every other name was refused."""
-        for table in [*named_tables(tree)]:
+        for table in [*table_references(tree)]:
             if not table.alias:
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
             table.set("this", exp.to_identifier(self._names[table.name.lower()], quoted=True))
@@ -229,13 +228,13 @@ class OuterSelectOverAnswer:
         """Return the columns of the statement, from those of the question's answer."""
         with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
             described = _engine_over_answer(Path(folder), columns, ()).describe(self.outer_sql, ())
-        return tuple(ResultColumn(each.name, each.oid) for each in described)
+        return tuple(ResultColumn(column.name, column.oid) for column in described)
 
     def run_outer(self, answer: StatementResult) -> StatementResult:
         """Return the rows of the statement, from the question's answer."""
         with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
             computed = _engine_over_answer(Path(folder), answer.columns, answer.rows).run(self.outer_sql, ())
-        columns = tuple(ResultColumn(each.name, each.oid) for each in computed.columns)
+        columns = tuple(ResultColumn(column.name, column.oid) for column in computed.columns)
         return StatementResult(columns, computed.rows, answer.notices, answer.warnings)
 
 
@@ -278,7 +277,8 @@ def _engine_over_answer(folder: Path, columns: ResultColumns, rows: Sequence[Seq
     }
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
     arrays = [
-        pyarrow.array(part, kinds.get(each.oid, pyarrow.string())) for part, each in zip(cells, columns, strict=True)
+        pyarrow.array(part, kinds.get(column.oid, pyarrow.string()))
+        for part, column in zip(cells, columns, strict=True)
     ]
-    table = pyarrow.Table.from_arrays(arrays, [each.name for each in columns])
+    table = pyarrow.Table.from_arrays(arrays, [column.name for column in columns])
     return SyntheticRows(dict(write_table_files(folder, {_TABLE: table})))

@@ -218,15 +218,17 @@ class PublishedTables:
 
     def refresh(self, caller: Caller) -> None:
         """List what the caller may read now, in the catalog too."""
-        listed = {
+        purchase_by_name = {
             name.lower(): purchase
             for purchase in self.cache.list_purchases(caller, self.policy)
             for name in purchase.originals
         }
-        if listed != self._purchases:
-            relations = (relation for purchase in dict.fromkeys(listed.values()) for relation in purchase.relations)
+        if purchase_by_name != self._purchases:
+            relations = (
+                relation for purchase in dict.fromkeys(purchase_by_name.values()) for relation in purchase.relations
+            )
             self.catalog = self.build_catalog(tuple(relations))
-            self._purchases, self._refusals = listed, {}
+            self._purchases, self._refusals = purchase_by_name, {}
 
     def may_read(self, sql: str) -> bool:
         """Return False for a text that surely reads none of the tables, without parsing it."""
@@ -234,7 +236,7 @@ class PublishedTables:
 
     def reads(self, sql: str) -> bool:
         """Return whether a statement reads one of the tables."""
-        return self._named_tables(sql) is not None
+        return self._tables_read(sql) is not None
 
     def describe(self, sql: str, parameters: Sequence[Any]) -> ResultColumns:
         """Return the columns of a statement's result."""
@@ -269,11 +271,11 @@ class PublishedTables:
         if self._running is not None:
             self._running.interrupt()
 
-    def _named_tables(self, sql: str) -> list[str] | None:
+    def _tables_read(self, sql: str) -> list[str] | None:
         return synthetic_tables_read(sql, self._purchases.keys(), self.database) if self.may_read(sql) else None
 
     def _purchases_in(self, sql: str) -> list[BoughtModel]:
-        names = self._named_tables(sql) or ()
+        names = self._tables_read(sql) or ()
         return list(dict.fromkeys(self._purchases[name] for name in names))
 
     def _is_answered_by_model(self, sql: str, samples: Sequence[Any]) -> bool:
@@ -297,7 +299,7 @@ class PublishedTables:
             return Unsupported(
                 "join",
                 "synthetic tables that were bought separately cannot be joined: no model covers both",
-                fix="ask for the rows of each table, and join them yourself",
+                fix="read the rows of each table, and join them yourself",
             )
         try:
             self._ask_model(sql, samples, DEFAULT_CONFIDENCE)

@@ -240,7 +240,7 @@ def _float_unpacker(form: str) -> Callable[[bytes], Any]:
 def _unpack_numeric(raw: bytes) -> Any:
     count, weight, sign, _ = struct.unpack("!hhHh", raw[:8])
     groups = struct.unpack(f"!{count}h", raw[8:])
-    if sign not in (0, 0x4000) or abs(weight) > _MAX_DIGITS // 4 or any(not 0 <= each < 10_000 for each in groups):
+    if sign not in (0, 0x4000) or abs(weight) > _MAX_DIGITS // 4 or any(not 0 <= group < 10_000 for group in groups):
         raise ValueError
     digits = "".join(f"{group:04d}" for group in groups) or "0"
     return simplest_number(Decimal(f"{'-' if sign else ''}{digits}e{4 * (weight + 1 - len(groups))}"))

@@ -189,7 +189,7 @@ class DelayedOpenings(Generic[T]):
                     "the policy is being reopened because its file or data changed, and too many calls are waiting "
                     "for it"
                 )
-                raise ServerUnavailable(rule, place=f"policy {name}")
+                raise ServerUnavailable(rule, place=f"policy {name}", fix="ask again in a few seconds")
             self._waiting += 1
         try:
             running.result()

@@ -51,7 +51,7 @@ class FlightResult:
             getattr(part, "forget_question", lambda: None)()
         if receipt is not None:
             return cls(receipt.line, answer, receipt.free or not receipt.line)
-        return cls(max((each.receipt.line for each in parts), default=0), answer, free=True)
+        return cls(max((part.receipt.line for part in parts), default=0), answer, free=True)
 
 
 class Withdrawn(Exception):
@@ -140,7 +140,7 @@ class Flights:
             self._turns.enqueue(_FlightWork(flight, self))
             self._by_request[flight.request] = flight
             self._by_request.move_to_end(flight.request)
-            ended_requests = [request for request, each in self._by_request.items() if each.phase is Phase.DONE]
+            ended_requests = [request for request, queued in self._by_request.items() if queued.phase is Phase.DONE]
             for request in ended_requests[: max(0, len(ended_requests) - _MAX_ENDED)]:
                 del self._by_request[request]
         return flight
@@ -287,8 +287,8 @@ def find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> Fli
 def require_stored(stored_result: FlightResult | None) -> Any:
     """Return a stored answer; refuse where there is none."""
     if stored_result is None:
-        rule = "no stored answer is at least as accurate as this price buys"
-        raise Unsupported("not-stored", rule, fix="release the answer instead, which is charged")
+        rule = "no stored answer is at least as accurate as a new answer at this price"
+        raise Unsupported("not-stored", rule, fix="release a new answer instead, which is charged")
     return stored_result.answer
 
 

@@ -101,7 +101,8 @@ def canonical_json(fields: Mapping[str, Any]) -> str:
     try:
         return json.dumps(dict(fields), sort_keys=True)
     except (TypeError, ValueError):
-        raise InvalidParameter("spec", type(fields).__name__, "a value that JSON can hold") from None
+        fix = "use only strings, numbers, booleans, lists and mappings"
+        raise InvalidParameter("spec", type(fields).__name__, "a value that JSON can hold", fix=fix) from None
 
 
 class RunningReleases:
@@ -235,14 +236,14 @@ class RunningReleases:
 
     def first_sender_by_request(self, account: str, requests: Iterable[str], besides: Iterable[str]) -> dict[str, str]:
         """Return who first sent each of these requests, leaving out users whose lines carry their names anyway."""
-        ids, named_users = tuple(requests), frozenset(besides)
+        ids, excluded_users = tuple(requests), frozenset(besides)
         marks = ", ".join("?" * len(ids))
         with self._database.read_transaction() as transaction:
             senders = transaction.execute(
                 f"SELECT request, user FROM answers WHERE account = ? AND request IN ({marks}) ORDER BY rowid DESC",
                 (account, *ids),
             ).fetchall()
-        return {request: user for request, user in senders if user not in named_users}
+        return {request: user for request, user in senders if user not in excluded_users}
 
     def overrun_count(self, account: str) -> int:
         """Count the releases and openings that took longer than the clock allows. For the owner alone."""
@@ -262,7 +263,7 @@ def _delete_ended(transaction: sqlite3.Connection, ended_requests: Iterable[Rele
     """Delete the rows of ended flights of this process."""
     transaction.executemany(
         "DELETE FROM running WHERE account = ? AND user = ? AND request = ? AND process = ?",
-        [(each.account, each.user, each.id, local_files.current_process_name()) for each in ended_requests],
+        [(ended.account, ended.user, ended.id, local_files.current_process_name()) for ended in ended_requests],
     )
 
 
@@ -324,7 +325,7 @@ def proposal_cost_in_questions(proposal: Any, act: str, price: Mapping[str, Any]
     """Return how many more free questions a call counts as, by the size of its proposal, before it is answered."""
     if act in ("propose", "columns"):
         return 0
-    extra = sum(len(each.groups) for each in _questions_with_groups(proposal)) // GROUPS
+    extra = sum(len(question.groups) for question in _questions_with_groups(proposal)) // GROUPS
     if isinstance(proposal, RunningTotalsProposal):
         extra += int(_PERIOD_PAIR_SECONDS * len(proposal.periods) ** 2 * per_second)
     if isinstance(proposal, MarginalsProposal):
@@ -332,7 +333,7 @@ def proposal_cost_in_questions(proposal: Any, act: str, price: Mapping[str, Any]
     if price.get("within") is not None:
         extra += len(proposal.columns) - 1
     if act == "power":
-        seconds = _POWER_SECONDS * (10 + sum(len(each.groups) for each in _questions_with_groups(proposal)))
+        seconds = _POWER_SECONDS * (10 + sum(len(question.groups) for question in _questions_with_groups(proposal)))
         if isinstance(proposal, TestProposal) and proposal.options.of is not None:
             seconds += _ROOT_UNIT_SECONDS * math.sqrt(proposal.options.of)
         return extra + _questions_in_seconds("forecasts of power", seconds, per_second)
@@ -375,8 +376,9 @@ def _preview_seconds(proposal: Any, price: Mapping[str, Any]) -> float:
     if isinstance(proposal, SynthesisProposal | LinkedTablesProposal):
         return proposal.forecast(**price).seconds
     if isinstance(proposal, MarginalsProposal):
-        sizes = [each.size for each in proposal.attributes]
+        sizes = [attribute.size for attribute in proposal.attributes]
         return _CELL_SECONDS * sum(
-            math.prod(sizes[column_index] for column_index in each) for each in proposal.workload.sets
+            math.prod(sizes[column_index] for column_index in column_indices)
+            for column_indices in proposal.workload.sets
         )
-    return _GROUP_SECONDS * sum(len(each.groups) for each in _questions_with_groups(proposal))
+    return _GROUP_SECONDS * sum(len(question.groups) for question in _questions_with_groups(proposal))

@@ -107,11 +107,11 @@ class RestOperation:
         return tuple(sorted({*common, *body_statuses, *self.extra_refusals, 500}))
 
 
-MAX_LISTED = 1000
+MAX_PAGE_SIZE = 1000
 CURSOR = (
     Parameter("after", "query", "List items after this number.", {"type": "integer", "minimum": 0, "maximum": 10**15}),
     Parameter(
-        "limit", "query", "The maximum number of items.", {"type": "integer", "minimum": 1, "maximum": MAX_LISTED}
+        "limit", "query", "The maximum number of items.", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}
     ),
 )
 """Parameters of operations that list page by page."""
@@ -219,11 +219,11 @@ def _to_json_builtins(value: object) -> Any:
     if isinstance(value, Budget):
         return msgspec.Raw(codec.dumps(value).encode())
     if is_dataclass(value):
-        return {each.name: _to_json_builtins(getattr(value, each.name)) for each in fields(value)}
+        return {member.name: _to_json_builtins(getattr(value, member.name)) for member in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _to_json_builtins(each) for name, each in value.items()}
+        return {str(name): _to_json_builtins(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_to_json_builtins(each) for each in value]
+        return [_to_json_builtins(member) for member in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "Infinity" if value > 0 else "-Infinity"
     return value
@@ -282,28 +282,26 @@ FORMS = (
     AnswerEncoding("arrow", "application/vnd.apache.arrow.stream", _write_arrow, ("to_arrow", "as_answer", "sample")),
     AnswerEncoding("svg", "image/svg+xml", lambda answer: answer.plot().svg, ("plot",)),
 )
-NAMES = tuple(each.name for each in FORMS)
+NAMES = tuple(form.name for form in FORMS)
 
 
 def negotiate_encoding(name: str | None, accepted: Iterable[str]) -> AnswerEncoding:
     """Return the encoding that is named, or else the first that the Accept headers allow."""
     if name is not None:
-        return next((each for each in FORMS if each.name == name), None) or _refuse_encoding(
-            f"the known forms are {_FORM_NAMES}"
-        )
-    ranges = [each for header in accepted for each in _accepted_media(header)]
+        return next((form for form in FORMS if form.name == name), None) or _refuse_encoding("this form is unknown")
+    ranges = [media_range for header in accepted for media_range in _accepted_media(header)]
     if not ranges:
         return FORMS[0]
     for media in ranges:
         for form in FORMS:
             if media in ("*/*", form.media_type, form.media_type.partition("/")[0] + "/*"):
                 return form
-    return _refuse_encoding(f"answers are available as {', '.join(each.media_type for each in FORMS)}")
+    return _refuse_encoding(f"answers are available as {', '.join(form.media_type for form in FORMS)}")
 
 
 def encoded_response(answer: Any, form: AnswerEncoding, name: str) -> Response:
     """Return a response with the released value in this encoding."""
-    if not any(hasattr(answer, each) for each in form.any_method_of):
+    if not any(hasattr(answer, method) for method in form.any_method_of):
         _refuse_encoding(f"this kind of release is not available as {form.media_type}")
     headers = {"Content-Disposition": f"inline; filename*=UTF-8''{quote(name)}.{form.name}"}
     return Response(form.write(answer), 200, headers, form.media_type)
@@ -367,7 +365,7 @@ def static_reply(body: bytes, media_type: str, caching: str) -> StaticReply:
 
 def accepts_gzip(accepted: Iterable[str]) -> bool:
     """Return whether the client accepts gzip, and prefers it at least as much as identity (RFC 9110, 12.5.3)."""
-    weights = dict(_parse_weighted_coding(each) for header in accepted for each in header.split(","))
+    weights = dict(_parse_weighted_coding(coding) for header in accepted for coding in header.split(","))
     weight = weights.get("gzip", weights.get("*", 0.0))
     return weight > 0 and weight >= weights.get("identity", 0.0)
 
@@ -383,5 +381,5 @@ def _parse_weighted_coding(coding: str) -> tuple[str, float]:
 
 def _matches_etag(headers: Iterable[str], tag: str) -> bool:
     """Return whether If-None-Match lists this entity tag, or ``*``; weak tags compare equal (RFC 9110, 13.1.2)."""
-    tags = {each.strip().removeprefix("W/") for header in headers for each in header.split(",")}
+    tags = {etag.strip().removeprefix("W/") for header in headers for etag in header.split(",")}
     return tag in tags or "*" in tags

@@ -114,7 +114,7 @@ class BodyLimitMiddleware:
         """Read the whole body; refuse one that is too long by its Content-Length, or as soon as it exceeds the
         limit.
         """
-        if any(each.strip().lower() != b"identity" for each in _header_values(scope, b"content-encoding")):
+        if any(coding.strip().lower() != b"identity" for coding in _header_values(scope, b"content-encoding")):
             raise _encoding_refusal()
         for length in _header_values(scope, b"content-length"):
             if not length.isdigit() or len(length) > 18 or int(length) > self.most:

@@ -41,6 +41,7 @@ from sfumato.server.requests.specs import (
     rows_of_view,
     spec_struct,
 )
+from sfumato.suggested_fixes import quote_parameter
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,13 @@ class ProposalKind:
         it.
         """
         annotations = (
-            _annotated_return(each, _METHODS.get(act, act)) for each in (self.proposal_class, *self.other_classes)
+            _annotated_return(proposal_class, _METHODS.get(act, act))
+            for proposal_class in (self.proposal_class, *self.other_classes)
         )
         return_types = [
-            self.answer_class if isinstance(each, TypeVar) else each for each in annotations if each is not None
+            self.answer_class if isinstance(annotation, TypeVar) else annotation
+            for annotation in annotations
+            if annotation is not None
         ]
         return reduce(or_, return_types) if return_types else None
 
@@ -112,15 +116,16 @@ class ProposalKind:
         parameters = inspect.signature(getattr(self.proposal_class, _METHODS.get(method, method))).parameters
         for name, value in given_terms.items():
             if name not in parameters:
-                rule = f"left out: {method} does not take it for {self.name}"
-                raise InvalidParameter(name.removesuffix("_"), value, rule)
+                rule = f"left out, because {method!r} of {self.name!r} does not take it"
+                short_name = name.removesuffix("_")
+                raise InvalidParameter(short_name, value, rule, fix=f"leave out {quote_parameter(short_name)}")
         for parameter in list(parameters.values())[1:]:
             if parameter.default is parameter.empty and parameter.name not in given_terms:
                 raise InvalidParameter(
                     parameter.name,
                     None,
-                    f"in the body: {method} requires it for {self.name}",
-                    fix=f"add {parameter.name}",
+                    f"given, because {method!r} of {self.name!r} requires it",
+                    fix=f"add {parameter.name} to price in the body",
                 )
         return given_terms
 
@@ -149,8 +154,8 @@ def _not_offered_refusal(kind: str, method: str) -> Unsupported:
         return Unsupported(
             "no-forecast", rule, fix="call price or preview instead; the released answer reports its quality"
         )
-    offered = "tests" if method == "power" else "questions"
-    rule = f"{method} is available for {offered} only, not for {kind}"
+    offered = "hypothesis tests" if method == "power" else "questions"
+    rule = f"{method!r} is available only for {offered}, not for {kind!r}"
     return Unsupported(f"no-{method}", rule, fix="call explain or price instead")
 
 
@@ -165,7 +170,7 @@ def _make_question(curator: Curator, spec: specs.QuestionSpec) -> Any:
 def _parse_question(curator: Curator, spec: specs.QuestionSpec) -> Any:
     """Parse a question in SQL, or build it from a view and its steps."""
     if (spec.sql is None) is (spec.view is None) or (spec.view is not None and spec.parameters is not None):
-        rule = "a question has either sql, with optional parameters, or view"
+        rule = "a question must have either sql (with optional parameters) or view"
         raise InvalidRequest(rule, place="the body, spec", fix=_FIX)
     if spec.view is not None:
         question = apply_steps(curator, spec.view)
@@ -184,7 +189,11 @@ def _proposal_kind(kind: ReleaseKind) -> ProposalKind:
 
     def make(curator: Curator, spec: StrictStruct) -> Any:
         fields = _non_null_fields(spec)
-        views = {name: rows_of_view(curator, each) for name, each in fields.items() if isinstance(each, ViewSpec)}
+        views = {
+            name: rows_of_view(curator, view_spec)
+            for name, view_spec in fields.items()
+            if isinstance(view_spec, ViewSpec)
+        }
         return curator.propose(kind.spec(**fields | views))
 
     return ProposalKind(
@@ -199,9 +208,9 @@ KINDS: Mapping[str, ProposalKind] = {
     **{name: _proposal_kind(kind) for name, kind in all_kinds().items() if "rest" not in kind.refusal_by_skin},
 }
 """Everything that can be released over HTTP: questions, and every registered kind that does not exclude REST."""
-RELEASE_BODY: Any = reduce(or_, (each.release_body for each in KINDS.values()))
+RELEASE_BODY: Any = reduce(or_, (kind.release_body for kind in KINDS.values()))
 """The type of the body of a release, of any kind."""
-ANSWER: Any = reduce(or_, (each.answer_type for each in KINDS.values()))
+ANSWER: Any = reduce(or_, (kind.answer_type for kind in KINDS.values()))
 """The type of an answer, of any kind."""
 FILED_REQUEST: Any = msgspec.defstruct(
     "FiledRequest",
@@ -217,7 +226,7 @@ FILED_REQUEST: Any = msgspec.defstruct(
     kw_only=True,
 )
 """The type of the body that files a request."""
-_BY_TYPE = {each.release_body: each for each in KINDS.values()}
+_BY_TYPE = {kind.release_body: kind for kind in KINDS.values()}
 
 
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -234,7 +243,7 @@ def _cached_decoder(decoded_type: Any) -> msgspec.json.Decoder[Any]:
         return _DECODERS[decoded_type]
 
 
-for _kind in (RELEASE_BODY, FILED_REQUEST, *(each.free_body for each in KINDS.values())):
+for _kind in (RELEASE_BODY, FILED_REQUEST, *(kind.free_body for kind in KINDS.values())):
     _cached_decoder(_kind)  # before there are threads, which share the decoders
 
 

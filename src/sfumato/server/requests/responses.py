@@ -193,8 +193,8 @@ class LedgerCheck:
     words: str
 
     @classmethod
-    def from_verification(cls, found: Verification) -> LedgerCheck:
-        return cls(found.holds, found.lines, found.bad, str(found))
+    def from_verification(cls, verification: Verification) -> LedgerCheck:
+        return cls(verification.holds, verification.lines, verification.bad, str(verification))
 
 
 @dataclass(frozen=True)

@@ -255,7 +255,7 @@ def json_type(annotation: Any) -> Any:
     if origin is Annotated and ROWS in parts:
         return Text | ViewSpec
     if origin is Annotated:
-        return _with_size_bounds(json_type(parts[0]), next(each for each in parts[1:] if isinstance(each, SizeBounds)))
+        return _with_size_bounds(json_type(parts[0]), next(part for part in parts[1:] if isinstance(part, SizeBounds)))
     if origin in (Union, UnionType):
         return _json_union(parts)
     if origin is Sequence:
@@ -270,10 +270,10 @@ def json_type(annotation: Any) -> Any:
 def _json_union(parts: tuple[Any, ...]) -> Any:
     """Return the union of the JSON types, leaving out objects and tuples that only Python callers pass."""
     json_parts = [
-        each for each in parts if each is not Any and get_origin(each) is not tuple and not _keyed_by_tuples(each)
+        part for part in parts if part is not Any and get_origin(part) is not tuple and not _keyed_by_tuples(part)
     ]
     if Fraction in json_parts:
-        non_numeric = [each for each in json_parts if each not in (int, float, str, Fraction, Decimal)]
+        non_numeric = [part for part in json_parts if part not in (int, float, str, Fraction, Decimal)]
         return reduce(or_, map(json_type, non_numeric), Amount)
     return reduce(or_, map(json_type, json_parts))
 
@@ -304,8 +304,8 @@ _CELL_PARSERS: Mapping[str, Callable[[str], Any]] = {
 def parse_parameters(cells: list[Any] | dict[str, Any] | None) -> list[Any] | dict[str, Any] | None:
     """Convert a question's parameters to Python values of their types."""
     if isinstance(cells, list):
-        return [_parse_cell(each, str(position)) for position, each in enumerate(cells, 1)]
-    return None if cells is None else {name: _parse_cell(each, name) for name, each in cells.items()}
+        return [_parse_cell(cell, str(position)) for position, cell in enumerate(cells, 1)]
+    return None if cells is None else {name: _parse_cell(cell, name) for name, cell in cells.items()}
 
 
 def _parse_cell(cell: Any, name: str) -> Any:
@@ -314,7 +314,9 @@ def _parse_cell(cell: Any, name: str) -> Any:
     try:
         return _CELL_PARSERS[cell.type](cell.value)
     except (ValueError, InvalidOperation):
-        raise InvalidParameter(f"parameters {name}", cell.value, f"a {cell.type} as a string") from None
+        example = {"date": "2024-01-31", "timestamp": "2024-01-31T23:59:00", "decimal": "12.50"}[cell.type]
+        fix = f'for example, send {{"type": "{cell.type}", "value": "{example}"}}'
+        raise InvalidParameter(f"parameters {name}", cell.value, f"a {cell.type} as a string", fix=fix) from None
 
 
 def apply_steps(curator: Curator, spec: ViewSpec, depth: int = 1) -> Any:
@@ -341,8 +343,8 @@ def rows_of_view(curator: Curator, spec: ViewSpec) -> RowSelection:
 
 
 def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
-    arguments: list[Any] = [_parse_aggregate_part(each) for each in step.given]
-    keyword_arguments: dict[str, Any] = {name: _parse_aggregate_part(each) for name, each in step.named.items()}
+    arguments: list[Any] = [_parse_aggregate_part(part) for part in step.given]
+    keyword_arguments: dict[str, Any] = {name: _parse_aggregate_part(part) for name, part in step.named.items()}
     if step.other is not None:
         arguments.append(
             apply_steps(curator, step.other, depth + 1) if isinstance(step.other, ViewSpec) else step.other
@@ -352,7 +354,7 @@ def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
     try:
         return getattr(view, step.step)(*arguments, **keyword_arguments)
     except (AttributeError, TypeError):  # an unknown step, or wrong arguments
-        rule = f"the step {step.step} cannot be used here, or not with these arguments"
+        rule = f"the step {step.step} is unknown, cannot follow the step before it, or has wrong arguments"
         raise InvalidRequest(
             rule,
             place="the body, spec.view.steps",

@@ -94,7 +94,7 @@ def _describe_operation(
     described: dict[str, Any] = {
         "operationId": name,
         "summary": operation.summary,
-        "parameters": [_describe_parameter(each) for each in _all_parameters(operation, path)],
+        "parameters": [_describe_parameter(parameter) for parameter in _all_parameters(operation, path)],
         "responses": {**_describe_responses(operation, answers), **_describe_refusals(operation)},
         "security": [{"token": []}] if operation.roles else [],
     }
@@ -170,13 +170,16 @@ OPERATIONS = (
         responses={200: Description, 304: None},
     ),
 )
-_OWN_STATUS = {"Content-Type": 415, "Accept": 406}
+_STATUS_BY_HEADER = {"Content-Type": 415, "Accept": 406}
 """By the header at fault, the HTTP status made for it."""
 
 
 def routes() -> list[Route]:
     """Return a route for every operation."""
-    return [Route(each.path, _wrap_handler(each), methods=[each.method], name=each.name) for each in OPERATIONS]
+    return [
+        Route(operation.path, _wrap_handler(operation), methods=[operation.method], name=operation.name)
+        for operation in OPERATIONS
+    ]
 
 
 def _wrap_handler(operation: RestOperation) -> Handler:
@@ -187,7 +190,7 @@ def _wrap_handler(operation: RestOperation) -> Handler:
         try:
             return await operation.handler(request)
         except SfumatoError as refusal:
-            status = _OWN_STATUS.get(refusal.place) if isinstance(refusal, InvalidRequest) else None
+            status = _STATUS_BY_HEADER.get(refusal.place) if isinstance(refusal, InvalidRequest) else None
             response = problem_response(refusal, status)
             metrics.count_refusal(response.status_code)
             return response

@@ -20,7 +20,7 @@ from sfumato.server.requests.calls import (
     AUDITOR,
     CURSOR,
     JSON,
-    MAX_LISTED,
+    MAX_PAGE_SIZE,
     OWNER,
     Parameter,
     RestOperation,
@@ -122,7 +122,10 @@ async def pause(request: Request) -> Response:
 async def list_acts(request: Request) -> Response:
     caller = await authenticate(request)
     with authorized_parsing(request, caller):
-        after, limit = query_integer(request, "after", 0, 10**15), query_integer(request, "limit", 100, MAX_LISTED, 1)
+        after, limit = (
+            query_integer(request, "after", 0, 10**15),
+            query_integer(request, "limit", 100, MAX_PAGE_SIZE, 1),
+        )
     return json_response(Acts(await run_in_thread(request_gateway(request).acts, caller, after, limit)))
 
 

@@ -17,7 +17,7 @@ from sfumato.server.requests import calls, proposals, responses
 from sfumato.server.requests.calls import (
     ANALYST,
     CURSOR,
-    MAX_LISTED,
+    MAX_PAGE_SIZE,
     OWNER,
     Parameter,
     RestOperation,
@@ -146,13 +146,13 @@ def _show_release(request: Request) -> Response:
 
 async def show_history(request: Request) -> Response:
     caller = await authenticate(request)
-    after, limit = query_integer(request, "after", 0, 10**15), query_integer(request, "limit", 100, MAX_LISTED, 1)
+    after, limit = query_integer(request, "after", 0, 10**15), query_integer(request, "limit", 100, MAX_PAGE_SIZE, 1)
     policy, analyst = request.path_params["policy"], request.query_params.get("analyst")
     page = await run_in_thread(request_gateway(request).history, caller, policy, after, limit, analyst)
     if _history_form(request) == "lines":
         return json_response(HistoryLines(page.lines, page.next))
     return json_response(
-        HistoryLines(tuple(LineSummary.from_line(each, page.buyer(each)) for each in page.lines), page.next)
+        HistoryLines(tuple(LineSummary.from_line(line, page.buyer(line)) for line in page.lines), page.next)
     )
 
 
@@ -170,9 +170,9 @@ def _releases_path(policy: str) -> str:
 
 def _prefers_async(request: Request) -> bool:
     preferences = (
-        each.partition(";")[0].strip().lower()
+        preference.partition(";")[0].strip().lower()
         for header in request.headers.getlist("Prefer")
-        for each in header.split(",")
+        for preference in header.split(",")
     )
     return "respond-async" in preferences
 
@@ -232,8 +232,8 @@ OPERATIONS = (
         "Explain, forecast, price or preview: free, and reads no row.",
         answer_free_call,
         _ASKING,
-        bodies_by_kind={name: each.free_body for name, each in proposals.KINDS.items()},
-        responses_by_kind={name: each.free_response for name, each in proposals.KINDS.items()},
+        bodies_by_kind={name: kind.free_body for name, kind in proposals.KINDS.items()},
+        responses_by_kind={name: kind.free_response for name, kind in proposals.KINDS.items()},
         extra_refusals=(402, 409, 422),
     ),
     RestOperation(
@@ -265,7 +265,7 @@ OPERATIONS = (
         "An answer that was bought before, free.",
         show_release,
         parameters=(_FORM,),
-        media_types=tuple(each.media_type for each in calls.FORMS),
+        media_types=tuple(form.media_type for form in calls.FORMS),
         responses={200: proposals.ANSWER},
         extra_refusals=(406, 409),
     ),

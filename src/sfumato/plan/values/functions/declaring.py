@@ -84,13 +84,13 @@ def call(name: str, *arguments: Expression) -> Expression:
         raise Unsupported(
             "function",
             f"{name} is not a supported function",
-            fix="use one of the functions that sfumato docs what-can-be-asked lists",
+            fix="run `sfumato docs what-can-be-asked` for a list of the supported functions",
         )
     if not _takes(declared.rule, len(arguments)):
         raise Unsupported(
             "arguments",
             f"{name} does not take {len(arguments)} argument{'' if len(arguments) == 1 else 's'}",
-            fix=f"write {declared.signature}",
+            fix=f"write {declared.signature.replace('), ', ') or ')}",
         )
     typed: Any = declared.rule(*arguments)
     if not isinstance(typed, tuple):
@@ -103,7 +103,7 @@ def _require_moderate_size(expression: Call) -> Call:
     walked by recursion.
     """
     if expression.size > LARGEST:
-        rule = f"an expression can have at most {LARGEST:,} parts once its subqueries are expanded"
+        rule = f"an expression can have at most {LARGEST:,} columns, values and functions, with subqueries expanded"
         raise Unsupported("too-large", rule, fix="use fewer computed columns in subqueries")
     if expression.depth > DEEPEST:
         rule = f"an expression can be at most {DEEPEST} levels deep once its subqueries are expanded"
@@ -141,7 +141,7 @@ def is_never_null(expression: Expression) -> bool:
 
 
 BOTH = (False, True)
-MAX_LISTED_VALUES = 1_000
+MAX_COMPUTED_VALUES = 1_000
 """The most values of a computed domain that are listed: each part of a query would build the list again."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
@@ -168,7 +168,7 @@ _NO_DATE = "use a date column, or write DATE '2024-01-31'; numbers and booleans 
 
 
 _LITERAL_FIXES = {True: "write a shorter text", False: "write a value in this range"}
-_EXAMPLES = {Type.TEXT: "'J%'", Type.INTEGER: "3", Type.REAL: "2.5"}
+_EXAMPLES = {Type.TEXT: "'north'", Type.INTEGER: "3", Type.REAL: "2.5"}
 
 
 def literal(sql_type: Type, value: Value) -> Literal:
@@ -195,7 +195,8 @@ def is_null_literal(expression: Expression) -> bool:
 
 
 def type_mismatch_refusal(argument: Expression, target: Type) -> Unsupported:
-    rule = f"{_WORDS[target]} is needed here, not {_WORDS[argument.domain.type]}"
+    actual = argument.domain.type
+    rule = f"{_WORDS[target]} is needed here, not {'a real number' if actual is Type.REAL else _WORDS[actual]}"
     return Unsupported("type-mismatch", rule, fix=_conversion_advice(argument.domain.type, target))
 
 
@@ -236,7 +237,7 @@ def as_real(argument: Expression) -> Expression:
     if isinstance(argument, Literal) and isinstance(argument.value, int):
         return literal(Type.REAL, Fraction(argument.value))
     values = argument.domain.values
-    if values is not None and len(values) <= MAX_LISTED_VALUES:
+    if values is not None and len(values) <= MAX_COMPUTED_VALUES:
         exact = tuple(dict.fromkeys(Fraction(intervals.nearest_double(value)) for value in values))  # type: ignore[arg-type]
         return Call("CAST", (argument,), Domain(Type.REAL, values=exact, nullable=argument.domain.nullable))
     number_ends = intervals.double_range(argument.domain)
@@ -262,7 +263,7 @@ def as_timestamp(argument: Expression) -> Expression:
     if isinstance(argument, Literal):
         return literal(Type.TIMESTAMP, midnight(argument.value))
     date_domain = argument.domain
-    is_listed = date_domain.values is not None and len(date_domain.values) <= MAX_LISTED_VALUES
+    is_listed = date_domain.values is not None and len(date_domain.values) <= MAX_COMPUTED_VALUES
     bounds, values = None if is_listed else date_domain.range, date_domain.values if is_listed else None
     domain = Domain(
         Type.TIMESTAMP,
@@ -343,8 +344,12 @@ def _common_type(arguments: list[Expression], kinds: set[Type]) -> Type:
     )
     words = f"{_WORDS[first.domain.type]} and {_WORDS[mismatched.domain.type]} cannot be combined or compared"
     fix = "write numbers without quotes and text in single quotes, or convert one side with CAST"
-    if any(kind.temporal for kind in kinds) and Type.TEXT in kinds:
+    if any(kind.temporal for kind in kinds):
         fix = "write the date as DATE '2024-01-31', or convert one side with CAST"
+        if Type.TEXT not in kinds:
+            fix = "write a date as DATE '2024-01-31', or turn it into a number with EXTRACT(year FROM …)"
+    elif Type.BOOLEAN in kinds and Type.TEXT not in kinds:
+        fix = "turn the boolean into a number: CASE WHEN … THEN 1 ELSE 0 END"
     raise Unsupported("type-mismatch", words, fix=fix)
 
 
@@ -361,7 +366,7 @@ def union_domain(expressions: list[Expression], *, nullable: bool) -> Domain:
     grid = _common_grid(domains)
     if (
         all(domain.values is not None for domain in domains)
-        and sum(len(domain.values or ()) for domain in domains) <= MAX_LISTED_VALUES
+        and sum(len(domain.values or ()) for domain in domains) <= MAX_COMPUTED_VALUES
     ):
         values = tuple(dict.fromkeys(value for domain in domains for value in domain.values or ()))
         return Domain(kind, values=values, grid=grid, nullable=nullable)
@@ -400,12 +405,13 @@ def boolean_domain(*arguments: Expression) -> Domain:
     return Domain(Type.BOOLEAN, values=BOTH, nullable=is_any_nullable(*arguments))
 
 
-def require_literal(argument: Expression, sql_type: Type, description: str) -> Value:
-    """Return the value of an argument that must be a literal."""
+def require_literal(argument: Expression, sql_type: Type, description: str, *, example: str = "") -> Value:
+    """Return the value of an argument that must be a literal, such as the example."""
     if not isinstance(argument, Literal) or argument.value is None or argument.domain.type is not sql_type:
         rule = f"{description} must be {_WORDS[sql_type]} written out in the question"
-        example = f", such as {_EXAMPLES[sql_type]}" if sql_type in _EXAMPLES else ""
-        raise Unsupported("literal-needed", rule, fix=f"write {description} as a literal{example}")
+        shown = example or _EXAMPLES.get(sql_type)
+        fix = f"write {description} as a literal" + (f", such as {shown}" if shown else "")
+        raise Unsupported("literal-needed", rule, fix=fix)
     return argument.value
 
 

@@ -83,7 +83,7 @@ def _in(x: Expression, first: Expression, *others: Expression) -> TypedCall:
 
 
 def _like(x: Expression, pattern: Expression) -> TypedCall:
-    require_literal(pattern, Type.TEXT, "the pattern")
+    require_literal(pattern, Type.TEXT, "the pattern", example="'J%'")
     return [require_text(x), pattern], boolean_domain(x)
 
 
@@ -128,7 +128,9 @@ declare_function("IS TRUE", "a IS [NOT] TRUE", "true, and not NULL")(_truth_test
 declare_function("IS FALSE", "a IS [NOT] FALSE", "false, and not NULL")(_truth_test)
 
 
-@declare_function("CASE", "CASE WHEN a THEN x … [ELSE y] END", "the value of the first true condition, else y or NULL")
+@declare_function(
+    "CASE", "CASE WHEN a THEN x … [ELSE y] END", "the value of the first true condition, otherwise y or NULL"
+)
 def _case(*arguments: Expression) -> TypedCall:
     if len(arguments) < 2:
         raise Unsupported("arguments", "CASE needs a condition and a value", fix="write CASE WHEN a THEN x ELSE y END")
@@ -140,7 +142,7 @@ def _case(*arguments: Expression) -> TypedCall:
     return [*branches, values[-1]], domain
 
 
-@declare_function("IF", "IF(a, x, y)", "x where a is true, else y")
+@declare_function("IF", "IF(a, x, y)", "x where a is true, otherwise y")
 def _if(condition: Expression, x: Expression, y: Expression) -> Expression:
     return call("CASE", condition, x, y)
 
@@ -180,7 +182,7 @@ def _cast_bytes(node: Call) -> int:
     row_bytes=_cast_bytes,
 )
 def _cast(x: Expression, target: Expression) -> Expression | TypedCall:
-    kind = Type.of(str(require_literal(target, Type.TEXT, "the type")))
+    kind = Type.of(str(require_literal(target, Type.TEXT, "the type", example="'BIGINT'")))
     if is_null_literal(x):
         return null_literal(kind)
     if x.domain.type is kind:

@@ -18,7 +18,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.values import intervals
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import (
-    MAX_LISTED_VALUES,
+    MAX_COMPUTED_VALUES,
     as_common_type,
     as_real,
     declare_function,
@@ -171,7 +171,7 @@ def _sign_change_domain(x: Expression, apply: Callable[[Any], Any]) -> TypedCall
     if x.domain.type is Type.INTEGER and x.domain.range is None:
         x = as_real(x)
     domain = x.domain
-    if domain.values is not None and len(domain.values) <= MAX_LISTED_VALUES:
+    if domain.values is not None and len(domain.values) <= MAX_COMPUTED_VALUES:
         values = tuple(dict.fromkeys(map(apply, domain.values)))
         return (x,), Domain(domain.type, values=values, grid=domain.grid, nullable=domain.nullable)
     bounds = None

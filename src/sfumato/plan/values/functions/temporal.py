@@ -46,10 +46,10 @@ PARTS = {
 TRUNCATED_UNITS = (*calendar.UNITS, "millisecond", "microsecond", "isoyear", *calendar.YEARS)
 
 
-def _require_unit(argument: Expression, known_units: Sequence[str]) -> str:
-    unit = str(require_literal(argument, Type.TEXT, "the unit"))
-    if unit not in known_units:
-        raise Unsupported("unit", "this unit of time is not supported", fix="use one of " + ", ".join(known_units))
+def _require_unit(argument: Expression, supported_units: Sequence[str]) -> str:
+    unit = str(require_literal(argument, Type.TEXT, "the unit", example="'day'"))
+    if unit not in supported_units:
+        raise Unsupported("unit", "this unit of time is not supported", fix="use one of " + ", ".join(supported_units))
     return unit
 
 
@@ -150,7 +150,9 @@ def _formatting_cost(node: Call) -> int:
 def _strftime(x: Expression, date_format: Expression) -> TypedCall:
     if isinstance(x, Literal) and not isinstance(date_format, Literal):
         x, date_format = date_format, x  # the engine takes the two in either order
-    format_pieces = calendar.split_format(str(require_literal(date_format, Type.TEXT, "the format")))
+    format_pieces = calendar.split_format(
+        str(require_literal(date_format, Type.TEXT, "the format", example="'%Y-%m-%d'"))
+    )
     has_clock = any(isinstance(piece, calendar.FormatCode) and piece.part in calendar.CLOCK for piece in format_pieces)
     x = as_timestamp(x) if has_clock else require_temporal(x)
     letters = sum(len(piece) if isinstance(piece, str) else piece.width for piece in format_pieces)
@@ -159,7 +161,7 @@ def _strftime(x: Expression, date_format: Expression) -> TypedCall:
 
 def _require_formats(formats: Sequence[Expression]) -> tuple[str, ...]:
     """Return the formats that the literals of a STRPTIME name; refuse one under which a text has no single reading."""
-    texts = tuple(str(require_literal(each, Type.TEXT, "the format")) for each in formats)
+    texts = tuple(str(require_literal(argument, Type.TEXT, "the format", example="'%Y-%m-%d'")) for argument in formats)
     if len(texts) > MAX_FORMATS:
         raise Unsupported("date-format", f"STRPTIME can try at most {MAX_FORMATS} formats", fix="list fewer formats")
     for text in texts:
@@ -267,22 +269,26 @@ def _time_bucket(amount: Expression, unit: Expression, x: Expression, origin: Ex
     origin = _require_bucket_origin(origin, name, x.domain.type)
     bucket, date_range = written_bucket(amount, unit, origin), x.domain.range
     starts: Any = date_range and tuple(bucket.start_of(end) for end in date_range)
-    known = starts if starts and None not in starts else None
-    nullable = x.domain.nullable or known is None
-    return (amount, unit, x, origin), Domain(x.domain.type, bounds=known, nullable=nullable)
+    bounds = starts if starts and None not in starts else None
+    nullable = x.domain.nullable or bounds is None
+    return (amount, unit, x, origin), Domain(x.domain.type, bounds=bounds, nullable=nullable)
 
 
 def _require_bucket_origin(origin: Expression, unit: str, sql_type: Type) -> Expression:
     """Require a literal at which a bucket of this unit may start: the first of a month for months, a whole second."""
     origin = require_temporal(origin)
     value: Any = require_literal(origin, origin.domain.type, "the origin")
-    is_whole = not getattr(value, "microsecond", 0)
-    if unit in ("year", "quarter", "month"):
-        is_whole = value == calendar.truncate("month", value)
-    if not is_whole or (sql_type is Type.DATE and value != calendar.truncate("day", value)):
-        rule = "the origin of a TIME_BUCKET must be the first of a month for months, a day for days, or a whole second"
-        raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '7 day', x, DATE '2024-01-01')")
-    return origin
+    if unit in ("year", "quarter", "month") and value != calendar.truncate("month", value):
+        rule = (
+            "with months, quarters or years, the origin of a TIME_BUCKET must be the first day of a month, at midnight"
+        )
+    elif sql_type is Type.DATE and value != calendar.truncate("day", value):
+        rule = "over dates, the origin of a TIME_BUCKET must be a date without a time of day"
+    elif getattr(value, "microsecond", 0):
+        rule = "the origin of a TIME_BUCKET must be a whole second"
+    else:
+        return origin
+    raise Unsupported("time-bucket", rule, fix=f"write TIME_BUCKET(INTERVAL '7 {unit}', x, DATE '2024-01-01')")
 
 
 def written_bucket(amount: Expression, unit: Expression, origin: Expression) -> calendar.Bucket:

@@ -66,7 +66,7 @@ def _case_conversion(x: Expression) -> TypedCall:
 def _trim(x: Expression, letters: Expression | None = None) -> TypedCall:
     if letters is None:
         return _case_conversion(x)
-    require_literal(letters, Type.TEXT, "the characters to trim")
+    require_literal(letters, Type.TEXT, "the characters to trim", example="' .'")
     return (require_text(x), letters), _text_domain(x.domain.max_letters, x)
 
 
@@ -245,16 +245,18 @@ def _matching_cost(node: Call) -> int:
     "REGEXP_MATCHES",
     "REGEXP_MATCHES(text, 'pattern')",
     "true where the pattern is found in the text, of letters, ., [a-z], \\d \\w \\s, (a|b), * + ? {2,5}, ^ at the "
-    "start and $ at the end; as in RE2, at a cost that is declared",
+    "start and $ at the end; as in RE2, for patterns whose cost is limited",
     row_cost=_matching_cost,
 )
 def _regexp_matches(x: Expression, pattern: Expression) -> TypedCall:
-    x, written_pattern = require_text(x), str(require_literal(pattern, Type.TEXT, "the pattern"))
+    x, written_pattern = require_text(x), str(require_literal(pattern, Type.TEXT, "the pattern", example="'J.*'"))
     searches = parse_pattern(written_pattern)
     if x.domain.max_letters > LONGEST_TEXT:
-        rule = f"regular expressions are matched with texts of at most {LONGEST_TEXT:,} characters"
+        rule = f"regular expressions are matched against texts of at most {LONGEST_TEXT:,} characters"
         raise Unsupported(
-            "regex", rule, fix=f"declare max_length = {LONGEST_TEXT}, or match LEFT(text, {LONGEST_TEXT})"
+            "regex",
+            rule,
+            fix=f"declare max_length = {LONGEST_TEXT} for the column in the policy, or match LEFT(x, {LONGEST_TEXT})",
         )
     for search in searches:
         search.steps(x.domain.max_letters)  # refuses what takes too many
@@ -263,7 +265,7 @@ def _regexp_matches(x: Expression, pattern: Expression) -> TypedCall:
 
 @declare_function("REGEXP_FULL_MATCH", "REGEXP_FULL_MATCH(text, 'pattern')", "true where the pattern is the whole text")
 def _regexp_full_match(x: Expression, pattern: Expression) -> Expression:
-    whole = full_match_pattern(str(require_literal(pattern, Type.TEXT, "the pattern")))
+    whole = full_match_pattern(str(require_literal(pattern, Type.TEXT, "the pattern", example="'J.*'")))
     return call("REGEXP_MATCHES", x, literal(Type.TEXT, whole))
 
 

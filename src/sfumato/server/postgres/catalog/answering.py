@@ -17,10 +17,10 @@ from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
     catalog_refusal,
     first_unknown_function,
-    named_tables,
     parse_single_query_or_none,
     refuse_unknown_constructs,
     require_type_name,
+    table_references,
     table_schema,
 )
 from sfumato.server.postgres.catalog.policy_rows import DatabaseAndUser
@@ -80,11 +80,11 @@ class PolicyCatalog:
         tree = parse_query(sql)
         if tree is None:
             return False
-        tables = [*named_tables(tree)]
+        tables = [*table_references(tree)]
         if not tables:
             return not first_unknown_function(tree)
-        own_names = {name.lower() for name in self._policy.tables}
-        return all(_is_catalog_table(table, own_names) for table in tables)
+        policy_names = {name.lower() for name in self._policy.tables}
+        return all(_is_catalog_table(table, policy_names) for table in tables)
 
     def _answer(self, sql: str, parameters: tuple[str | None, ...]) -> CatalogRows:
         generated = self._generate_duckdb_sql(sql, parameters)
@@ -94,7 +94,7 @@ class PolicyCatalog:
         tree = parse_query(sql)
         if tree is None:
             raise catalog_refusal(
-                "statement", "this is not one SELECT that reads the catalog", "send one SELECT at a time"
+                "statement", "a catalog statement must be a single SELECT", "send one SELECT at a time"
             )
         refuse_unknown_constructs(tree)
         database = self._shared.database
@@ -129,26 +129,26 @@ def _cached_tree(sql: str) -> exp.Query | None:
 
 def _parameter_oids(sql: str, parameter_count: int) -> tuple[int, ...]:
     tree = parse_query(sql)
-    casts = [] if tree is None else [each for each in tree.find_all(exp.Cast) if isinstance(each.this, exp.Parameter)]
-    cast_types = {each.this.name: require_type_name(each.to) for each in casts}
+    casts = [] if tree is None else [node for node in tree.find_all(exp.Cast) if isinstance(node.this, exp.Parameter)]
+    cast_types = {node.this.name: require_type_name(node.to) for node in casts}
     return tuple(type_oid(cast_types.get(str(number), "text")) for number in range(1, parameter_count + 1))
 
 
 def _folded_name(projection: exp.Expr) -> str:
     """Return the name of a column, lowered where it is not quoted."""
-    named = projection.copy()
-    for identifier in named.find_all(exp.Identifier):
+    folded = projection.copy()
+    for identifier in folded.find_all(exp.Identifier):
         if not identifier.args.get("quoted"):
             identifier.set("this", identifier.name.lower())
-    return column_name(named)
+    return column_name(folded)
 
 
-def _is_catalog_table(table: exp.Table, own_names: set[str]) -> bool:
+def _is_catalog_table(table: exp.Table, policy_names: set[str]) -> bool:
     """Return whether a name is one of the catalog's; a table of the policy hides a catalog relation of its name."""
     if table.db:
         return table_schema(table) in CATALOG_SCHEMAS
     name = table.name.lower()
-    return name not in own_names and (("pg_catalog", name) in catalog_relations() or name.startswith("pg_"))
+    return name not in policy_names and (("pg_catalog", name) in catalog_relations() or name.startswith("pg_"))
 
 
 class _PolicyByIdentity:
@@ -201,9 +201,9 @@ class _SharedAnswers:
 
         A refusal is not kept.
         """
-        kept = self.recall(key)
-        if kept is not None:
-            return cast(_T, kept)
+        cached_value = self.recall(key)
+        if cached_value is not None:
+            return cast(_T, cached_value)
         computed = _refuse_deep_nesting(compute)
         size = len(pickle.dumps((key, computed)))
         if size <= MAX_ENTRY_BYTES:

@@ -110,7 +110,7 @@ class CatalogDatabase:
     def _fetch_rows_and_letters(self, statement: str) -> tuple[list[tuple[Any, ...]], int]:
         """Return rows and the number of their letters; no rows beyond the limit of letters."""
         if not self._lock.acquire(timeout=TIME_LIMIT):
-            raise TooManyRequests("a user runs one catalog statement at a time", 5)
+            raise TooManyRequests("another catalog statement of this user is still running", 5)
         try:
             answer = self._engine.run(statement, StatementLimits(TIME_LIMIT, MAX_ROWS, MAX_LETTERS))
         finally:
@@ -200,9 +200,11 @@ def _relation_spellings_with_oid(described: tuple[NumberedRelation, ...]) -> Ite
     """Yield each relation's OID under the spellings of its name, qualified and, if visible, alone; the one that
     PostgreSQL shows is last.
     """
-    known = [(each.schema, each.name, each.oid) for each in catalog_relations().values() if each.oid]
-    own = [(each.relation.schema, each.relation.name, each.oid) for each in described]
-    for schema, name, oid in (*known, *own):
+    catalog_names = [
+        (relation.schema, relation.name, relation.oid) for relation in catalog_relations().values() if relation.oid
+    ]
+    policy_names = [(numbered.relation.schema, numbered.relation.name, numbered.oid) for numbered in described]
+    for schema, name, oid in (*catalog_names, *policy_names):
         for spelled in _spellings(name):
             yield f"{quote_ident(schema)}.{spelled}", oid
         if schema in VISIBLE_NAMESPACES:

@@ -91,7 +91,7 @@ def _adapt_tokens(tokens: list[Token]) -> Iterator[Token]:
         if index and tokens[index - 1].token_type is TokenType.ALIAS and token.token_type in _KEYWORD_ALIASES:
             yield Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
             continue
-        following = [each.token_type for each in tokens[index + 1 : index + 3]]
+        following = [next_token.token_type for next_token in tokens[index + 1 : index + 3]]
         if token.token_type is TokenType.OBJECT_IDENTIFIER and following == [TokenType.L_BRACKET, TokenType.R_BRACKET]:
             skipped = 2
             yield Token(TokenType.VAR, token.text + _ARRAY_SUFFIX, token.line, token.col, token.start, token.end)
@@ -125,7 +125,7 @@ def _with_queries_visible_to(clause: exp.With, part: exp.Expr) -> list[exp.CTE]:
     return queries[: earlier + bool(clause.args.get("recursive"))]
 
 
-def named_tables(tree: exp.Expr) -> Iterator[exp.Table]:
+def table_references(tree: exp.Expr) -> Iterator[exp.Table]:
     """Yield the tables that a statement reads by name: neither functions nor its own WITH queries."""
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and resolve_with_query(table) is None:
@@ -225,7 +225,9 @@ def _refuse_growing_recursion(tree: exp.Expr) -> None:
         grows = clause.args.get("recursive") and clause.find(exp.DPipe, exp.Concat, exp.GroupConcat)
         if grows:
             raise catalog_refusal(
-                "recursion", "WITH RECURSIVE cannot concatenate here", "concatenate outside of WITH RECURSIVE"
+                "recursion",
+                "WITH RECURSIVE cannot concatenate values in a catalog statement",
+                "concatenate outside of WITH RECURSIVE",
             )
 
 
@@ -246,14 +248,14 @@ _DOMAINS = {
 def require_type_name(data_type: exp.Expr) -> str:
     """Return PostgreSQL's name of a type, of an array with its prefix; refuse an unknown one."""
     name = _type_name_as_spelled(data_type)
-    if name.removeprefix("_") not in _known_types():
+    if name.removeprefix("_") not in _types_by_name():
         fix = "cast to text, integer, bigint, boolean, oid or regclass"
         raise catalog_refusal("type", f"the type {printable_name(name)} is not known to this catalog", fix)
     return name
 
 
 @cache
-def _known_types() -> Mapping[str, object]:
+def _types_by_name() -> Mapping[str, object]:
     from sfumato.server.postgres.catalog.types import postgres_types
 
     return postgres_types()

@@ -86,7 +86,7 @@ class NumberedRelation:
 
 def number_relations(described: Iterable[DescribedRelation]) -> tuple[NumberedRelation, ...]:
     """Assign OIDs in the order of the policy, so that they stay the same between connections."""
-    return tuple(NumberedRelation(_FIRST_OID + 3 * place, relation) for place, relation in enumerate(described))
+    return tuple(NumberedRelation(_FIRST_OID + 3 * index, relation) for index, relation in enumerate(described))
 
 
 def rows_by_catalog_table(described: tuple[NumberedRelation, ...], identity: DatabaseAndUser) -> dict[str, list[Row]]:

@@ -102,10 +102,10 @@ TYPE_NAMES = {
 """The PostgreSQL type in which each type of a policy is shown."""
 _SERVICE_COMMENTS = {
     "budget": "what this account allows, has spent and has left; reading it is free",
-    "columns": "the columns that can be asked about, from the policy; reading it is free",
+    "columns": "the columns that queries may use, from the policy; reading it is free",
     "history": "the questions you have bought; reading it is free",
     "receipts": "what protects your last answers, and what each has cost; reading it is free",
-    "refusals": "what you sent that is not supported, counted since the server started; reading it is free",
+    "refusals": "your unsupported statements, counted since the server started; reading it is free",
 }
 
 

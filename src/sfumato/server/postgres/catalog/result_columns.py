@@ -16,7 +16,7 @@ from sfumato.server.postgres.catalog.types import type_oid
 
 Columns = list[tuple[str, int | None]]
 """Names and type OIDs; None where the type follows from the value."""
-_SHOWN_AS_TEXT = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper")
+_REG_TYPES = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper")
 _TEXT, _NAME = 25, 19
 _NAME_FUNCTIONS = ("pg_get_userbyid", "pg_encoding_to_char", "getdatabaseencoding", "pg_client_encoding")
 _NAME_KEYWORDS = (
@@ -37,15 +37,17 @@ def declared_oids(tree: exp.Query) -> list[int | None] | None:
 
 
 def _query_columns(query: exp.Expr, outer: Mapping[str, Columns | None]) -> Columns | None:
-    known = dict(outer)
+    cte_columns = dict(outer)
     for cte in query.args["with_"].expressions if query.args.get("with_") else ():
-        known[cte.alias.lower()] = None  # a recursive query sees its own name
-        known[cte.alias.lower()] = _with_column_aliases(_query_columns(cte.this, known), cte.args.get("alias"))
+        cte_columns[cte.alias.lower()] = None  # a recursive query sees its own name
+        cte_columns[cte.alias.lower()] = _with_column_aliases(
+            _query_columns(cte.this, cte_columns), cte.args.get("alias")
+        )
     if isinstance(query, exp.SetOperation):
-        return _query_columns(query.left, known)
+        return _query_columns(query.left, cte_columns)
     if isinstance(query, exp.Subquery):
-        return _query_columns(query.this, known)
-    return _select_columns(query, known) if isinstance(query, exp.Select) else None
+        return _query_columns(query.this, cte_columns)
+    return _select_columns(query, cte_columns) if isinstance(query, exp.Select) else None
 
 
 def _with_column_aliases(columns: Columns | None, alias: exp.Expr | None) -> Columns | None:
@@ -55,11 +57,11 @@ def _with_column_aliases(columns: Columns | None, alias: exp.Expr | None) -> Col
     return [(name, oid) for name, (_, oid) in zip(names, columns, strict=False)] + columns[len(names) :]
 
 
-def _select_columns(select: exp.Select, known: Mapping[str, Columns | None]) -> Columns | None:
+def _select_columns(select: exp.Select, cte_columns: Mapping[str, Columns | None]) -> Columns | None:
     clause = select.args.get("from_")
     joined = [clause.this] if clause is not None else []
     joined += [join.this for join in select.args.get("joins") or ()]
-    sources = {source.alias_or_name.lower(): _source_columns(source, known) for source in joined}
+    sources = {source.alias_or_name.lower(): _source_columns(source, cte_columns) for source in joined}
     columns: Columns = []
     for projection in select.expressions:
         if projection.is_star:
@@ -68,43 +70,43 @@ def _select_columns(select: exp.Select, known: Mapping[str, Columns | None]) -> 
                 return None
             columns += expanded
         else:
-            columns.append((projection.alias_or_name.lower(), _expression_oid(projection, sources, known)))
+            columns.append((projection.alias_or_name.lower(), _expression_oid(projection, sources, cte_columns)))
     return columns
 
 
 def _expand_star(star: exp.Expr, sources: Mapping[str, Columns | None]) -> Columns | None:
-    """Return the columns of all sources, or of the one that is named; None if one of them is not known."""
+    """Return the columns of all sources, or of the one that is named; None if one of them is not cte_columns."""
     table = star.text("table").lower()
     wanted = [sources.get(table)] if table else [*sources.values()]
     return [column for columns in wanted for column in columns or ()] if None not in wanted else None
 
 
-def _source_columns(source: exp.Expr, known: Mapping[str, Columns | None]) -> Columns | None:
+def _source_columns(source: exp.Expr, cte_columns: Mapping[str, Columns | None]) -> Columns | None:
     if isinstance(source, exp.Subquery):
-        return _with_column_aliases(_query_columns(source.this, known), source.args.get("alias"))
+        return _with_column_aliases(_query_columns(source.this, cte_columns), source.args.get("alias"))
     if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
         return None
-    if not source.db and source.name.lower() in known:
-        return known[source.name.lower()]
+    if not source.db and source.name.lower() in cte_columns:
+        return cte_columns[source.name.lower()]
     relation = catalog_relations().get((table_schema(source), source.name.lower()))
     if relation is None:
         return None
-    return [(name, _TEXT if kind in _SHOWN_AS_TEXT else type_oid(kind)) for name, kind in relation.columns.items()]
+    return [(name, _TEXT if kind in _REG_TYPES else type_oid(kind)) for name, kind in relation.columns.items()]
 
 
 def _expression_oid(
-    node: exp.Expr, sources: Mapping[str, Columns | None], known: Mapping[str, Columns | None]
+    node: exp.Expr, sources: Mapping[str, Columns | None], cte_columns: Mapping[str, Columns | None]
 ) -> int | None:
     inner = node.unalias() if isinstance(node, exp.Alias) else node
     if isinstance(inner, exp.Paren):
-        return _expression_oid(inner.this, sources, known)
+        return _expression_oid(inner.this, sources, cte_columns)
     if isinstance(inner, exp.Subquery):
-        columns = _query_columns(inner.this, known)
+        columns = _query_columns(inner.this, cte_columns)
         return columns[0][1] if columns else None
     if isinstance(inner, exp.Cast):
         return _cast_oid(inner)
     if isinstance(inner, (exp.Coalesce, exp.Nullif)):
-        return _expression_oid(inner.this, sources, known)
+        return _expression_oid(inner.this, sources, cte_columns)
     if isinstance(inner, exp.Dot) or _returns_name(inner):
         return _NAME if _returns_name(inner.expression if isinstance(inner, exp.Dot) else inner) else None
     if not isinstance(inner, exp.Column):
@@ -125,11 +127,11 @@ def _cast_oid(cast: exp.Cast) -> int | None:
         name = require_type_name(cast.to)
     except Unsupported:
         return None
-    return _TEXT if name.removeprefix("_") in _SHOWN_AS_TEXT else type_oid(name)
+    return _TEXT if name.removeprefix("_") in _REG_TYPES else type_oid(name)
 
 
 UNNAMED = "?column?"
-_NAMED_NODES: Mapping[type[exp.Expr], str] = {
+_NAME_BY_NODE_TYPE: Mapping[type[exp.Expr], str] = {
     exp.Coalesce: "coalesce",
     exp.Nullif: "nullif",
     exp.Greatest: "greatest",
@@ -180,8 +182,8 @@ def _derived_name_and_is_strong(node: exp.Expr) -> tuple[str, bool]:
 
 
 def _function_name_and_is_strong(node: exp.Expr) -> tuple[str, bool]:
-    if type(node) in _NAMED_NODES:
-        return _NAMED_NODES[type(node)], True
+    if type(node) in _NAME_BY_NODE_TYPE:
+        return _NAME_BY_NODE_TYPE[type(node)], True
     if isinstance(node, exp.Anonymous):
         return str(node.name).lower(), True
     if isinstance(node, exp.Func) and not isinstance(node, (exp.Connector, exp.Binary)):

@@ -17,9 +17,9 @@ from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
     catalog_refusal,
     find_relation,
-    named_tables,
     printable_name,
     require_type_name,
+    table_references,
 )
 from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, SCHEMA, CatalogRelation, catalog_relations
 from sfumato.server.postgres.catalog.result_columns import column_name
@@ -133,7 +133,7 @@ def alias_unnamed_columns(tree: exp.Expr) -> None:
 
 def replace_system_columns(tree: exp.Expr, names: NameMeanings) -> None:
     """Drop the schema of columns, and replace ``tableoid`` by the OID of the relation."""
-    oids = {table.alias_or_name: find_relation(table, names.database).oid for table in named_tables(tree)}
+    oids = {table.alias_or_name: find_relation(table, names.database).oid for table in table_references(tree)}
     for column in _inner_nodes_first(tree, exp.Column):
         column.set("db", None)
         column.set("catalog", None)
@@ -150,7 +150,7 @@ def _oid_literal(value: int) -> exp.Expr:
 
 def replace_tables(tree: exp.Expr, names: NameMeanings) -> None:
     """Read each relation from the schema that holds the catalog, under the alias it had."""
-    for table in [*named_tables(tree)]:
+    for table in [*table_references(tree)]:
         relation = find_relation(table, names.database)
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
@@ -201,18 +201,18 @@ def _function_subquery(table: exp.Expr) -> exp.Expr:
 
 
 def _stored_function_table(relation: CatalogRelation, alias: exp.Expr) -> exp.Table:
-    named = exp.TableAlias(this=exp.to_identifier(alias.name or relation.name, quoted=True))
+    table_alias = exp.TableAlias(this=exp.to_identifier(alias.name or relation.name, quoted=True))
     stored_table = exp.to_identifier(relation.stored_table_name, quoted=True)
-    return exp.Table(this=stored_table, db=exp.to_identifier(SCHEMA, quoted=True), alias=named)
+    return exp.Table(this=stored_table, db=exp.to_identifier(SCHEMA, quoted=True), alias=table_alias)
 
 
 def _function_columns(function: exp.Expr, columns: list[str]) -> list[exp.Expr]:
     name = column_name(function)
     if name in EMPTY_TABLE_FUNCTIONS:
-        named = [*columns, *EMPTY_TABLE_FUNCTIONS[name][len(columns) :]] if len(columns) > 1 else None
+        column_names = [*columns, *EMPTY_TABLE_FUNCTIONS[name][len(columns) :]] if len(columns) > 1 else None
         return [
             exp.alias_(exp.cast(exp.Null(), "VARCHAR"), column, quoted=True)
-            for column in named or EMPTY_TABLE_FUNCTIONS[name]
+            for column in column_names or EMPTY_TABLE_FUNCTIONS[name]
         ]
     return [exp.alias_(function.copy(), columns[0], quoted=True)]
 
@@ -349,8 +349,10 @@ def replace_casts(tree: exp.Query, names: NameMeanings) -> None:
         if target in _PROCEDURE_TYPES:
             cast.replace(_procedure_name_expression(cast.this))
         elif target in _OBJECT_TYPES:
-            found = _object_oid_expression(cast.this, target, names)
-            cast.replace(_function_call(f"{target}_name", found) if _shows_name(cast, outermost) else found)
+            oid_expression = _object_oid_expression(cast.this, target, names)
+            cast.replace(
+                _function_call(f"{target}_name", oid_expression) if _shows_name(cast, outermost) else oid_expression
+            )
         elif target in ("oid", "int4", "int8") and cast.this.name in _REGPROC_COLUMNS:
             cast.replace(_function_call("procedure_oid", cast.this.copy()))
         elif target in NAME_TYPES and isinstance(cast.this, exp.Column) and cast.this.name in _ARRAY_COLUMNS:
@@ -522,7 +524,9 @@ def _concatenate(parts: Sequence[exp.Expr]) -> exp.Expr:
 def _rewrite_set_config(function: exp.Anonymous) -> exp.Expr:
     name = function.expressions[0]
     if not isinstance(name, exp.Literal) or name.name.lower() not in SETTABLE or len(function.expressions) != 3:
-        raise catalog_refusal("setting", f"set_config can set {', '.join(SETTABLE)} here", "write SET name = value")
+        raise catalog_refusal(
+            "setting", f"set_config can only set {', '.join(SETTABLE)} here", "write SET name = value"
+        )
     return exp.cast(function.expressions[1].copy(), "VARCHAR")
 
 
@@ -537,7 +541,7 @@ _REWRITERS: Mapping[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "format": _rewrite_format,
     "generate_subscripts": lambda function: _subscripts_of_array(function.expressions[0].copy()),
     "json_build_object": lambda function: _function_call(
-        "json_object", *(each.copy() for each in function.expressions)
+        "json_object", *(argument.copy() for argument in function.expressions)
     ),
     "regexp_split_to_table": _rewrite_regexp_split,
     "pg_partition_ancestors": lambda _: exp.Explode(
