@@ -36,11 +36,12 @@ def figures(text: object) -> tuple[str, ...]:
 
 
 def outcome(run: Callable[[], Any]) -> Any:
-    """Return what a call returns, or the name of its refusal with the figures in it."""
+    """Return what a call returns, or its refusal by class, code and exact amounts: words may change, these do not."""
     try:
         return run()
     except SfumatoError as refused:
-        return (type(refused).__name__, getattr(refused, "code", ""), str(refused.place)[:40], *figures(refused))
+        amounts = [refused.facts[name] for name in refused.amounts]
+        return (type(refused).__name__, refused.code, *figures(amounts))
 
 
 def claims_of(name: str, value: Any, *, words: bool = False) -> dict[str, Claim]:
