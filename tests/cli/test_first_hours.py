@@ -224,8 +224,8 @@ def test_what_is_known_of_found_groups_once_they_are_found_is_told(policy: Path)
 
 def test_an_answer_says_that_its_ranges_leave_out_rows_beyond_the_limits(policy: Path) -> None:
     done = run("query", policy, COUNTS, "--epsilon", "0.5")
-    phrases = "rows beyond the limit of 100 per plane do not count in full; rows without tailnum are left out"
-    line = f"flights: {phrases}; ± does not include this\n"
+    phrases = "rows beyond the limit of 100 per plane count less or not at all; rows without tailnum are left out"
+    line = f"flights: {phrases}; ± does not cover these effects\n"
     assert line in done.output
     assert "counted" not in done.output  # once is enough
 

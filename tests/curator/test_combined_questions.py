@@ -192,7 +192,7 @@ def test_limits_and_weights_are_of_one_select(library: sf.Curator) -> None:
 
 MEDIAN = "SELECT MEDIAN(size) AS m FROM loans"
 LARGE = "SELECT SUM(size) AS m FROM loans WHERE MONTH(day) = 12"
-ROWS_LINE = "rows beyond the limit of 4 per member do not count in full"
+ROWS_LINE = "rows beyond the limit of 4 per member count less or not at all"
 ID_LINE = "rows without member are left out"
 SIZE_LINE = "size outside 0…6 counts as 0 or 6"
 DAY_LINE = "day outside 2024-01-01 00:00:00…2025-12-31 00:00:00 counts as 2024-01-01 00:00:00 or 2025-12-31 00:00:00"
@@ -202,7 +202,13 @@ def test_a_column_has_the_lines_of_every_select_that_it_reads(library: sf.Curato
     """The median's bounds, the sum's, and the bound of the day that selects the sum's rows."""
     answer = library.sql(f"SELECT * FROM ({MEDIAN} UNION ALL {LARGE})").release(epsilon=2)
     assert answer.caveats is not None
-    assert answer.caveats["m"].split("; ") == [ROWS_LINE, SIZE_LINE, ID_LINE, DAY_LINE, "± does not include this"]
+    assert answer.caveats["m"].split("; ") == [
+        ROWS_LINE,
+        SIZE_LINE,
+        ID_LINE,
+        DAY_LINE,
+        "± does not cover these effects",
+    ]
     one = "SELECT size, COUNT(*) AS n FROM loans GROUP BY size"
     joined = f"WITH a AS ({one}), b AS ({LARGE}) SELECT size, n, n - (SELECT m FROM b) AS y FROM a"
     apart = library.sql(joined).release(epsilon=2).caveats

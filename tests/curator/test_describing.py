@@ -100,7 +100,7 @@ def test_no_source_and_no_ledger_are_opened_or_made(tmp_path: Path) -> None:
 
 def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
     visits = describe_policy(policy(tmp_path, "ids"))["visits"]
-    beyond = "rows beyond that do not count in full, and ± does not cover this"
+    beyond = "rows beyond that count less or not at all, and ± does not cover this"
     assert visits.about == f"private; at most 20 rows of one patient count; {beyond}"
     assert "needs a δ" in visits.columns["note"]
     assert "no bounds" in visits.columns["free"]
@@ -115,7 +115,7 @@ def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
 def test_periods_are_said(tmp_path: Path) -> None:
     days = describe_policy(policy(tmp_path, "days"))["visits"]
     assert days.about.startswith(
-        "private; at most 20 rows of one patient in one day count; rows beyond that do not count in full"
+        "private; at most 20 rows of one patient in one day count; rows beyond that count less or not at all"
     )
     assert days.columns["who"] == "identifies the patient of a row"
     accounts = describe_policy(policy(tmp_path, "accounts"))["visits"]

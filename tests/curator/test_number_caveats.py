@@ -38,8 +38,8 @@ UNITS = "SELECT COUNT(DISTINCT who) AS n FROM visits"
 @pytest.mark.parametrize(
     ("who", "line"),
     [
-        (None, "rows without who are left out; ± does not include this"),
-        ({"type": "integer", "nullable": True}, "rows without who are left out; ± does not include this"),
+        (None, "rows without who are left out; ± does not cover these effects"),
+        ({"type": "integer", "nullable": True}, "rows without who are left out; ± does not cover these effects"),
         ({"type": "integer"}, None),
     ],
 )
@@ -59,8 +59,8 @@ def test_a_forecast_says_what_the_answer_will_say(curator: Any) -> None:
     answer = question.release(epsilon=1)
     assert forecast.caveat_lines() == answer.caveat_lines()
     assert forecast.caveats is not None
-    assert forecast.caveats["c"].endswith("± does not include this")
-    assert "± does not include this" not in forecast.caveats["m"]
+    assert forecast.caveats["c"].endswith("± does not cover these effects")
+    assert "± does not cover these effects" not in forecast.caveats["m"]
     assert sf.loads(forecast.to_json()) == forecast
     assert "rows without who are left out" in forecast._repr_html_()
 
@@ -74,10 +74,10 @@ def test_a_mode_says_once_what_it_leaves_out(curator: Any) -> None:
 def test_a_published_object_says_what_moves_its_numbers(curator: Any) -> None:
     synopsis = curator.marginals("visits", [["town", "cost"]]).release(epsilon=1)
     answer = sf.loads(synopsis.to_json()).sql("SELECT town, COUNT(*) AS n, AVG(cost) AS c FROM visits GROUP BY town")
-    rows = "rows beyond the limits do not count in full (≤ 2 rows of one unit, in all groups together)"
+    rows = "rows beyond the limits (≤ 2 rows of one unit, in all groups together) count less or not at all"
     assert answer.caveats == {
-        "n": f"{rows}; ± does not include this",
-        "c": f"cost outside 0…9 counts as 0 or 9; {rows}; ± does not include this",
+        "n": f"{rows}; ± does not cover these effects",
+        "c": f"cost outside 0…9 counts as 0 or 9; {rows}; ± does not cover these effects",
     }
 
 

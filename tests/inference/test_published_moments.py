@@ -177,7 +177,7 @@ def test_what_no_interval_holds_is_said(tmp_path: Path) -> None:
     with school(tmp_path, max_rows=2) as made:
         limited = made.marginals("pupils", [("grade", "score")], rows=1).release(**PRICE)
         limits = limited.receipt.limits
-        beyond = f"rows beyond the limits do not count in full ({limits}); ± does not include this"
+        beyond = f"rows beyond the limits ({limits}) count less or not at all; ± does not cover these effects"
         assert limits
         assert sf.regress("score ~ grade", limited).warnings[1:] == (beyond, *undeclared)
     (tmp_path / "rows").mkdir()

@@ -33,8 +33,8 @@ def caveats(
     query = parse(text, catalog)
     limits = query.plan.limits
     said = caveat_by_column(query, RowLimits(limits, "patient", groups, reweights))
-    assert all(line.endswith("; ± does not include this") for line in said.values())
-    return {name: line.removesuffix("; ± does not include this") for name, line in said.items()}
+    assert all(line.endswith("; ± does not cover these effects") for line in said.values())
+    return {name: line.removesuffix("; ± does not cover these effects") for name, line in said.items()}
 
 
 @pytest.mark.parametrize(
@@ -116,16 +116,16 @@ def test_an_outer_query_and_a_window_carry_the_lines_of_what_they_read() -> None
 def test_limits_on_the_rows_of_a_unit_are_named_with_their_numbers() -> None:
     grouped = "SELECT state, COUNT(*) AS n FROM visits GROUP BY state"
     assert caveats("SELECT COUNT(*) AS n FROM visits", OWNED) == {
-        "n": "rows beyond the limit of 5 per patient do not count in full"
+        "n": "rows beyond the limit of 5 per patient count less or not at all"
     }
     assert caveats(grouped, OWNED) == {
-        "n": "rows beyond the limit of 10 per patient, 4 groups or 5 in one group do not count in full"
+        "n": "rows beyond the limit of 10 per patient, 4 groups or 5 in one group count less or not at all"
     }
     assert caveats(grouped, OWNED, groups=4) == {
-        "n": "rows beyond the limit of 10 per patient or 5 in one group do not count in full"
+        "n": "rows beyond the limit of 10 per patient or 5 in one group count less or not at all"
     }
     assert caveats(grouped, OWNED, reweights=True) == {
-        "n": "rows beyond the limit of 10 per patient do not count in full"
+        "n": "rows beyond the limit of 10 per patient count less or not at all"
     }
     sampled = caveats("SELECT state, MEDIAN(age) AS m FROM visits GROUP BY state", OWNED, reweights=True)["m"]
     assert sampled.startswith("rows beyond the limit of 10 per patient, 4 groups or 5 in one group")
@@ -158,8 +158,8 @@ def test_a_count_of_tuples_is_named_as_it_was_typed() -> None:
 
 def test_a_line_says_what_a_warning_says_only_in_the_same_words() -> None:
     lost = "rows with an undeclared value of state are in no group"
-    assert contains_warning([f"cost above 3 counts as 3; {lost}; ± does not include this"], f"R{lost[1:]}.")
-    assert not contains_warning([f"{lost} of any ward; ± does not include this"], f"R{lost[1:]}.")
+    assert contains_warning([f"cost above 3 counts as 3; {lost}; ± does not cover these effects"], f"R{lost[1:]}.")
+    assert not contains_warning([f"{lost} of any ward; ± does not cover these effects"], f"R{lost[1:]}.")
 
 
 def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
@@ -168,13 +168,15 @@ def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
     limits = RowLimits(query.plan.limits, "patient", None, False, "month", frozenset([("visits", "day")]))
     said = caveat_by_column(query, limits)
     days = "day outside 2000-01-01…2020-12-31 does not count, except in the month of the bound"
-    assert said["d"] == f"{days}; ± does not include this"
+    assert said["d"] == f"{days}; ± does not cover these effects"
     assert "counts as 0 or 110" in said["a"]
 
 
 def test_a_limit_of_one_row_says_that_one_counts() -> None:
     single = CatalogTable("visits", COLUMNS, False, "id", limits=ContributionLimits(1, 1, 1))
-    assert caveats("SELECT COUNT(*) AS n FROM visits", single) == {"n": "only 1 row per patient counts in full"}
+    assert caveats("SELECT COUNT(*) AS n FROM visits", single) == {
+        "n": "rows beyond the limit of 1 per patient count less or not at all"
+    }
 
 
 def test_counts_of_units_say_what_limits_them_only_where_there_are_groups() -> None:

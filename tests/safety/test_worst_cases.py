@@ -194,9 +194,10 @@ def test_a_number_says_its_worst_case_beside_its_limits(tmp_path: Path) -> None:
         }
         said: Any = curator.sql("SELECT AVG(cost) AS m FROM visits")
         assert said.caveat_by_column("")["m"] == (
-            "only 1 row per patient counts in full; cost outside 1…2 counts as 1 or 2; cost outside -2…4 counts as "
-            "missing; rows beyond the first 2 of each patient are left out; rows without who are left out; at most 3 "
-            "more or 4 less, however many rows and values exceed the limits; ± does not include this"
+            "rows beyond the limit of 1 per patient count less or not at all; cost outside 1…2 counts as 1 or 2; "
+            "cost outside -2…4 counts as missing; rows beyond the first 2 of each patient are left out; rows without "
+            "who are left out; at most 3 more or 4 less, however many rows and values exceed the limits; "
+            "± does not cover these effects"
         )
 
 

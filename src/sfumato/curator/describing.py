@@ -138,7 +138,7 @@ def _describe_row_limits(policy: Policy, table: CatalogTable) -> str:
         f"count{'s' if limits.rows == 1 else ''}"
     )
     limit_text += f", in at most {count_with_noun(limits.groups, 'group')}" if limits.groups < limits.rows else ""
-    return f"{limit_text}; rows beyond that do not count in full, and ± does not cover this"
+    return f"{limit_text}; rows beyond that count less or not at all, and ± does not cover this"
 
 
 def _describe_columns(policy: Policy, table: CatalogTable) -> dict[str, str]:

@@ -98,7 +98,7 @@ class PublishedColumns:
         if face.where:
             yield f"the synopsis covers only the rows where {face.where}"
         if receipt.strategy != Strategy.WHOLE.value:
-            yield f"rows beyond the limits do not count in full ({receipt.limits}); ± does not include this"
+            yield f"rows beyond the limits ({receipt.limits}) count less or not at all; ± does not cover these effects"
         for name, domain in zip(self.synopsis.columns, face.domains, strict=True):
             if name in names and domain.values is not None and domain.other is None and domain.type is not Type.BOOLEAN:
                 yield f"rows with an undeclared value of {name} do not count"

@@ -69,7 +69,7 @@ from sfumato.policy.domains import describe_range
 from sfumato.privacy.numbers import format_exact
 from sfumato.quick_dataclass import dataclass
 
-NOT_COVERED = "± does not include this"
+NOT_COVERED = "± does not cover these effects"
 """How the line of every column with a ± ends."""
 
 
@@ -154,7 +154,7 @@ def published_caveat_by_column(query: Query, limits: str) -> dict[str, str]:
     """Return the lines of an answer from a published object, which knows the limits on a unit's rows in words alone;
     these are empty where all rows count.
     """
-    limited = (f"rows beyond the limits do not count in full ({limits})",) if limits else ()
+    limited = (f"rows beyond the limits ({limits}) count less or not at all",) if limits else ()
     phrases = _phrases_by_result(query, RowLimits(query.plan.limits, "unit"))
     return _caveat_line_by_column(
         _result_indices_by_output(query), [(result_phrases, (*common, *limited)) for result_phrases, common in phrases]
@@ -320,16 +320,13 @@ def _unit_limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: 
     if not can_limits_drop_rows(plan, limits):
         return
     rows = limits.rows if plan.keys else min(limits.rows, limits.rows_per_group)
-    if rows == 1:
-        yield f"only 1 row per {unit} counts in full"
-        return
     alternatives = [f"{rows:,} per {unit}"]
     if plan.keys and row_limits.limits_groups(measure):
         if max_groups is not None and max_groups < rows:
             alternatives.append(count_with_noun(max_groups, "group"))
         if limits.rows_per_group < rows:
             alternatives.append(f"{limits.rows_per_group:,} in one group")
-    yield f"rows beyond the limit of {_join_with_or(alternatives)} do not count in full"
+    yield f"rows beyond the limit of {_join_with_or(alternatives)} count less or not at all"
 
 
 def limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> frozenset[str]:

@@ -47,7 +47,7 @@ _PLOTTED_PRIORS = tuple(
     Fraction(per_mille, 1000) for per_mille in (2, 5, *range(10, 100, 10), *range(100, 1000, 20), 990, 998)
 )
 _PURE = re.compile(r"ε = (\d+(?:\.\d+)?(?:e-?\d+)?)(?:, δ = (\d+(?:\.\d+)?(?:e-?\d+)?))?")
-_CONCEALED_CAVEAT = "limits or bounds of the policy can move it; ± does not include this"
+_CONCEALED_CAVEAT = "limits or bounds of the policy can change this number, and ± does not cover that"
 QUESTION_HIDDEN = "The question is not shown, and its columns and groups have numbers instead of names."
 
 
