@@ -248,7 +248,7 @@ def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> No
     curator = sf.open(sf.example(tmp_path / "flights"))
     question = curator.sql(COUNTS)
     price = {"epsilon": 1, "delta": "1e-7", "mechanism": "gaussian"}
-    ends = "A Gaussian answer closes the plain ε total, in which ε = 3 is left"
+    ends = "and the ε = 3 left in the plain ε total can no longer be spent"
     assert ends in str(question.explain(**price))
     assert ends in str(question.error(**price))
     assert ends in str(curator.standing())
@@ -256,7 +256,7 @@ def test_what_gaussian_noise_ends_is_said_before_and_after(tmp_path: Path) -> No
     answer = question.release(**price)
     assert "in one answer, since Gaussian noise was used;" in answer.receipt.short()
     for said in (question.explain(**price), question.error(**price), curator.standing()):
-        assert "A Gaussian answer closes" not in str(said)
+        assert "After a Gaussian answer" not in str(said)
     assert "All answers are now charged to the budget for Gaussian noise." in str(curator.standing())
     assert gaussian_warning(curator.budget.remaining) == ""
 
@@ -278,7 +278,7 @@ def test_read_prints_the_reading_beside_all_deployments(tmp_path: Path) -> None:
     done = run("read", "--epsilon", "1", "--delta", "1e-6", "--plot", tmp_path / "context.svg")
     assert done.exit_code == 0
     assert "a belief of 1 % becomes at most 2.8 %" in done.output
-    said = "Of 41 real deployments 35 state what they promise: the ε is smaller than 1 in 5 of them, larger in 28."
+    said = "Of 41 real deployments, 35 state their promise: 5 with an ε below 1, 28 with an ε above it."
     assert said in done.output
     assert "FLEX (Uber, 2018)" in done.output
     assert "this promise: ε = 1" in (tmp_path / "context.svg").read_text()

@@ -33,6 +33,12 @@ def shorten(value: object, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def shorten_to_line(value: object) -> str:
+    """Shorten as ``shorten`` does, or name the type of a value that prints several lines."""
+    text = shorten(value)
+    return text if "\n" not in text else f"a value of type {type(value).__name__}"
+
+
 def _repr_text(value: object, longest: int) -> str:
     if isinstance(value, Fraction):
         return exact_text(value)

@@ -56,6 +56,7 @@ from sfumato.error_facts import (
     ValueWords as ValueWords,
     exhausted_budget_message,
     shorten as shorten,
+    shorten_to_line,
     to_json_value,
 )
 from sfumato.number_formats import format_amount, format_requested, format_rounded_down, parse_optional_exact
@@ -115,7 +116,7 @@ class InvalidParameter(SfumatoError, ValueError):
 
     def __init__(self, parameter: str, value: object, allowed: str, *, fix: str = "") -> None:
         allowed = name_only_choice(allowed)
-        rule = f"{quote_parameter(parameter)} must be {allowed}; got {shorten(value)}"
+        rule = f"{quote_parameter(parameter)} must be {allowed}; got {shorten_to_line(value)}"
         super().__init__(rule, place=parameter, fix=fix or suggest_fix(parameter, value, allowed))
         self.parameter = parameter
         self.value = value
@@ -307,11 +308,8 @@ class SessionClosed(SfumatoError):
     code = "session-closed"
 
     def __init__(self, positives: int) -> None:
-        super().__init__(
-            f"this session is closed, after {positives} answer{'' if positives == 1 else 's'} above the threshold",
-            place="Session.ask",
-            fix="start a new session, which is charged as a new release",
-        )
+        rule = f"this session ended after {positives} answer{'' if positives == 1 else 's'} above the threshold"
+        super().__init__(rule, place="Session.ask", fix="start a new session, which is charged as a new release")
         self.positives = positives
 
 
@@ -498,7 +496,7 @@ class NotAllowed(SfumatoError):
 
     def __init__(self, role: str, call: str) -> None:
         rule = f"your role {role!r} does not allow the call {call!r}"
-        super().__init__(rule, place=call, fix="have it done by a user whose role allows it")
+        super().__init__(rule, place=call, fix="ask a user whose role allows it to do this")
         self.role = role
         self.call = call
 
@@ -560,7 +558,7 @@ class LedgerUnavailable(SfumatoError):
     code = "ledger-unavailable"
 
 
-_RESTORE = "restore a backup; if it lacks the newest lines, accept that: `sfumato ledger acknowledge FILE --reason …`"
+_RESTORE = "restore a backup; if it lacks the newest lines, accept it with `sfumato ledger acknowledge FILE --reason …`"
 
 
 class LedgerDamaged(LedgerUnavailable):
@@ -608,7 +606,8 @@ class LedgerBehind(LedgerUnavailable):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            f"line {number} of this ledger is missing or differs from its anchor, so it was rolled back or rewritten",
+            f"line {number} of this ledger is missing or differs from its anchor, so the ledger was rolled back or "
+            "rewritten",
             place=f"line {number}",
             fix="restore the newest ledger. If it is lost, the owner can accept that with `sfumato ledger acknowledge "
             "FILE --reason …`, or `ledger.acknowledge(anchor, reason=…)` in Python; totals then rise to the anchor's",

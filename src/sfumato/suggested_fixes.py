@@ -11,8 +11,8 @@ _SENTENCE_WORDS = frozenset(
     {"above", "act", "against", "ask", "at", "beside", "bounded", "by", "case", "clipped", "closed", "cover", "ends"}
     | {"equals", "every", "expires", "false", "for", "free", "fresh", "given", "implies", "in", "least", "listed"}
     | {"make", "miss", "more", "most", "moved", "named", "nullable", "of", "on", "only", "other", "over", "per"}
-    | {"planned", "possible", "predicted", "range", "reached", "right", "robust", "sampled", "set", "share", "signed"}
-    | {"spent", "split", "to", "together", "true", "until", "weighted", "where", "who", "with", "within", "worst"}
+    | {"planned", "possible", "predicted", "range", "reached", "right", "robust", "sampled", "set", "share"}
+    | {"spent", "split", "to", "together", "true", "until", "where", "who", "with", "within", "worst"}
 )
 """Names of parameters that read as another word of the sentence unless they are quoted."""
 _USUAL_VALUES = {"epsilon": "0.5", "rho": "0.01", "delta": "1e-9", "confidence": "0.95"}

@@ -85,4 +85,4 @@ def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound(tmp_path: Pat
     with sf.open(write(tmp_path)) as curator:
         question: Any = curator.sql("SELECT COUNT(*) AS n FROM visits WHERE day <= DATE '2031-01-01'")
         (warning,) = question.warnings
-    assert "do not count, except that those in the month of a bound count as the bound" in warning
+    assert "are left out, except in the month of a bound, where they count as the bound" in warning

@@ -189,13 +189,13 @@ def test_every_forecast_says_what_gaussian_noise_would_end(people: sf.Curator) -
         people.running("SELECT age, COUNT(*) AS n FROM people GROUP BY age"),
     )
     for ask in proposals:
-        (said,) = (each for each in ask.error(**GAUSSIAN).warnings if each.startswith("A Gaussian answer closes"))
+        (said,) = (each for each in ask.error(**GAUSSIAN).warnings if each.startswith("After a Gaussian answer"))
         assert f"warning: {said}" in str(ask.error(**GAUSSIAN))
-        assert "A Gaussian answer closes" not in str(ask.error(epsilon=1))
+        assert "After a Gaussian answer" not in str(ask.error(epsilon=1))
         assert said in type(ask.error(**GAUSSIAN)).from_json(ask.error(**GAUSSIAN).to_json()).warnings
     for ask in proposals[1:]:
         ask.release(**GAUSSIAN)
-        assert "A Gaussian answer closes" not in str(ask.error(**GAUSSIAN))
+        assert "After a Gaussian answer" not in str(ask.error(**GAUSSIAN))
 
 
 def test_a_notebook_shows_a_curator_and_a_question_that_were_closed(people: sf.Curator) -> None:

@@ -220,11 +220,11 @@ def test_a_forecast_says_in_words_how_good_a_choice_is(clinic: sf.Curator) -> No
     ask = clinic.sql("SELECT MODE(drug) AS m, COUNT(*) AS n FROM visits")
     forecast = ask.error(epsilon=1)
     assert set(forecast.columns) == {"n"}
-    assert "rows fewer have it than the most frequent" in forecast.chosen["m"]
+    assert "fewer rows than the most frequent value" in forecast.chosen["m"]
     assert forecast.chosen["m"] in str(forecast)
     assert sf.Forecast.from_json(forecast.to_json()) == forecast
     top = clinic.sql("SELECT APPROX_TOP_K(drug, 2) AS top FROM visits").error(epsilon=1)
-    assert "the best of what was left" in top.chosen["top_2"]
+    assert "the best remaining value" in top.chosen["top_2"]
     assert "choice" in str(ask.explain())
     assert "most frequent value number 2 of drug" in str(
         clinic.sql("SELECT APPROX_TOP_K(drug, 2) FROM visits").explain()

@@ -140,7 +140,7 @@ def test_a_group_of_defaults_says_what_else_is_in_it() -> None:
     ],
 )
 def test_a_condition_beyond_the_bounds_says_that_rows_are_held_to_them(where: str, column: str, said: str) -> None:
-    expected = f"Rows with {column} outside its declared bounds count as the nearest bound: {said}."
+    expected = f"Values of {column} outside its declared bounds count as the nearest bound: {said}."
     assert told(f"SELECT COUNT(*) FROM visits WHERE {where}") == (expected,)
     assert told(f"SELECT COUNT(*) FILTER (WHERE {where}) FROM visits") == (expected,)
 

@@ -114,7 +114,9 @@ def test_a_percentage_as_an_error_is_refused_with_an_absolute_example(given: str
     with pytest.raises(InvalidParameter) as refused:
         exact(given, "within visits", POSITIVE)
     percent = given.rstrip("% ")
-    assert refused.value.fix == f"within is absolute: for {percent} % of about 1,000 write {number}"
+    assert (
+        refused.value.fix == f"within is an absolute error: for {percent} % of a count of about 1,000, write {number}"
+    )
     with pytest.raises(InvalidParameter) as other:
         exact(given, "epsilon", POSITIVE)
     assert "within" not in other.value.fix

@@ -99,9 +99,8 @@ def test_two_beliefs_about_one_promise_are_explained() -> None:
     (own,) = (each for each in found.rows() if each[0] == "→")
     assert "at most 17.0 %" in str(found)
     assert own[3] == "18.4 %"
-    assert (
-        "it is 17.0 % above, which holds except with probability 0.000211; in this table it is 18.4 %" in found.caption
-    )
+    said = "the text above states 17.0 %, except with probability 0.000211, and this table 18.4 %"
+    assert said in found.caption
     assert "1e-05" in found.caption
     assert "above" not in precedents(sf.Guarantee(3)).caption
     assert "a value of the unit" in precedents(sf.Guarantee(1, "1e-6"), neighbours="replace").caption

@@ -131,7 +131,9 @@ def _first_record(text: str, separator: str, quote: str) -> list[str]:
 def _column_names(text: str, separator: str, quote: str, path: Path) -> tuple[str, ...]:
     names = tuple(_first_record(text.lstrip("\ufeff"), separator, quote))
     if not any(name.strip() for name in names):
-        raise InvalidPolicy("a text file must begin with a line of column names", place=str(path), fix="add it")
+        raise InvalidPolicy(
+            "a text file must begin with a line of column names", place=str(path), fix="add a line such as id,age,city"
+        )
     return names
 
 
@@ -150,8 +152,8 @@ def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
         is_usual = widths.total() >= _MIN_RECORDS and 2 * count > widths.total()
         if is_usual and width != len(names) and (separator == text_format.separator or width > 1):
             raise InvalidPolicy(
-                f"a text file must begin with one line of column names; this first line has {len(names)} "
-                f"{'cell' if len(names) == 1 else 'cells'}, and most others have {width}",
+                f"a text file must begin with one line of column names; line 1 has {len(names)} "
+                f"{'cell' if len(names) == 1 else 'cells'}, and most other lines have {width}",
                 place=f"{path}, line 1",
                 fix="delete the lines above the column names, or give the file's --delimiter",
             )
@@ -159,8 +161,8 @@ def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
     unnamed = sum(not name.strip() for name in names)
     if 2 * unnamed > len(names) > 1 and len(records) > 1 and all(cell.strip() for cell in records[1]):
         raise InvalidPolicy(
-            f"a text file must begin with one line of column names; {unnamed} of {len(names)} cells of this first "
-            "line are empty, but no cell of the second",
+            f"a text file must begin with one line of column names; {unnamed} of the {len(names)} cells of line 1 "
+            "are empty, but none of the next line is",
             place=f"{path}, line 1",
             fix="delete the title line above the column names",
         )

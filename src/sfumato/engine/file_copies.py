@@ -68,10 +68,11 @@ def _read_start(path: Path, count: int) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(count)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidPolicy("there is no such file", place=str(path), fix=_suggest_path(path)) from None
     except OSError:
-        raise InvalidPolicy(
-            "there is no such file, or it cannot be read", place=str(path), fix=_suggest_path(path)
-        ) from None
+        fix = "check that it is a file, not a folder, and that you have permission to read it"
+        raise InvalidPolicy("this file cannot be read", place=str(path), fix=fix) from None
 
 
 def _suggest_path(path: Path) -> str:
@@ -79,7 +80,7 @@ def _suggest_path(path: Path) -> str:
     try:
         names = os.listdir(path.parent)
     except OSError:
-        return "check the path, whose folder does not exist either"
+        return "check the path: its folder does not exist either"
     close = difflib.get_close_matches(path.name, names, n=1)
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 
@@ -193,7 +194,7 @@ def _copy_once(path: Path, target: Path, options: list[str], fill: Callable[[Wri
         return ParquetCopy(target, existing.skipped_records)
     if os.path.lexists(target) and (existing is None or existing.original_path(target) != path.absolute()):
         raise InvalidPolicy(
-            "an existing file is never overwritten, and the copy would replace this one",
+            "the copy would replace this file, and an existing file is never overwritten",
             place=str(target),
             fix="move or rename that file, or choose another name for the policy with -o",
         )
@@ -220,7 +221,7 @@ def _make_private_folder(folder: Path) -> None:
         raise InvalidPolicy(
             "copies of private tables need a folder that only you can read, and this one cannot be created",
             place=str(folder),
-            fix="choose another place for the policy with -o, or move away the file of this name",
+            fix="choose another place for the policy with -o, or rename the file that has this name",
         ) from None
 
 
@@ -307,7 +308,7 @@ def _copy_csv_rows(path: Path, text_format: TextFormat, write: Write) -> int:
                 write(pa.Table.from_batches([batch]).rename_columns(names))
     except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile):
         raise InvalidPolicy(
-            "this file could not be read as a table to its end",
+            "part of this file cannot be read as a table",
             place=str(path),
             fix="give the file's --delimiter, --quote or --encoding, or export it as Parquet",
         ) from None

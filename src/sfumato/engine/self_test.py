@@ -239,7 +239,7 @@ def _text_cases() -> list[SpellingCase]:
             "SUBSTR", apply(ScalarFunction.SLICE, t, integer_constant(2), integer_constant(3)), ("t",), lambda x: x[1:4]
         ),
         case_of_columns(
-            "SUBSTR far",
+            "SUBSTR beyond the end",
             apply(ScalarFunction.SLICE, t, integer_constant(2**31), integer_constant(2**31)),
             ("t",),
             lambda _: "",

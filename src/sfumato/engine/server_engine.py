@@ -110,8 +110,8 @@ def unreadable_source_refusal(policy_path: str) -> InvalidPolicy:
     return InvalidPolicy(
         "the server could not read this source",
         place=policy_path,
-        fix="check the role's rights on the source and on the tables that a view reads, that no row makes a view "
-        "fail, and that nobody is altering the source at the moment",
+        fix="check that the role may read the source and, if it is a view, its tables, that no row makes a view fail, "
+        "and that nobody is altering the source",
     )
 
 

@@ -275,7 +275,7 @@ def _noisy_value_distribution(
     mechanism: Laplace | Gaussian, noise_law: Callable[[Fraction], Callable[[int], Decimal]], value: Any, tail: Number
 ) -> OutcomeDistribution:
     if len(mechanism.sizes) > 1:
-        rule = "a single number, because only a mechanism with one scale can be listed"
+        rule = "a single number, because a distribution is only listed for one scale"
         raise InvalidParameter(
             "scale",
             ValueWords(f"{len(mechanism.sizes)} scales"),
@@ -331,7 +331,7 @@ def _value_in_grid_steps(mechanism: Laplace | Gaussian, value: Any, name: str, *
     if steps.denominator != 1 or abs(steps) > _FURTHEST_STEP:
         rule = "a whole number" if mechanism.grid is None else f"a multiple of the grid {format_exact(mechanism.grid)}"
         raise InvalidParameter(
-            name, value, f"{rule}, of at most 2^50{' times the grid' if mechanism.grid else ''} in size"
+            name, value, f"{rule} of at most 2^50{' times the grid' if mechanism.grid else ''} in absolute value"
         )
     return int(steps)
 

@@ -60,7 +60,7 @@ class Factorisation:
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
-            raise InvalidParameter("form", self.form, "one of " + ", ".join(FORMS))
+            raise InvalidParameter("form", self.form, "one of " + ", ".join(map(repr, FORMS)))
         if exact_integer(self.periods, "periods", at_least=1) > MAX_PERIODS:
             raise InvalidParameter("periods", self.periods, f"at most {MAX_PERIODS:,}")
         if not 0 <= exact_integer(self.bits, "bits") <= 12:
@@ -94,7 +94,7 @@ class Factorisation:
         return {
             "optimised": f"the optimal factorisation for {self.periods:,} periods",
             "square root": "the square-root factorisation",
-            "tree": f"a tree of blocks, {self.branching} to one of the next size, by least squares",
+            "tree": f"a tree of blocks, each split into {self.branching}, decoded by least squares",
             "each day": "each period by itself",
         }[self.form]
 

@@ -90,7 +90,7 @@ def as_numeric_array(values: Any, grid: Fraction | None, name: str) -> NDArray[A
             name,
             kind,
             "whole numbers when the mechanism has no grid",
-            fix=f"pass grid=2**-k to the mechanism, or round the {name} to integers yourself",
+            fix=f"pass a grid such as grid=2**-10 to the mechanism, or round the {name} to integers",
         )
     return numbers
 

@@ -111,9 +111,7 @@ class KeyThreshold:
         object.__setattr__(self, "sigma", None if sigma is None else exact(sigma, "sigma", POSITIVE))
         object.__setattr__(self, "neighbours", relation)
         if self.sigma is not None and weighted:
-            raise InvalidParameter(
-                "sigma", sigma, "left out when weighted is True", fix='leave out sigma or "weighted"'
-            )
+            raise InvalidParameter("sigma", sigma, "left out when weighted is True", fix="leave out sigma or weighted")
         if self.sigma is not None and not meets(self._noise_curve, Guarantee(epsilon, promise.delta / 2)):
             rule = "large enough for (epsilon, delta/2)-DP"
             raise InvalidParameter("sigma", sigma, rule, fix="use KeyThreshold.gaussian(epsilon, delta, max_groups)")
@@ -172,7 +170,7 @@ class KeyThreshold:
         unit_counts = grids.round_to_steps(grids.as_numeric_array(counts, None, "counts"), None)
         if unit_counts.ndim != 1 or (unit_counts < 0).any():
             given = grids.describe_array(unit_counts)
-            given = ValueWords(f"{given} of which some are below 0") if unit_counts.ndim == 1 else given
+            given = ValueWords("a list with a number below 0") if unit_counts.ndim == 1 else given
             raise InvalidParameter("counts", given, "a list of whole numbers ≥ 0")
         is_kept = np.empty(unit_counts.size, bool)
         for start in range(0, unit_counts.size, grids.CHUNK):
@@ -292,9 +290,9 @@ def is_gaussian_surely_no_better(laplace_threshold: KeyThreshold) -> bool:
 
 def _zero_promise_error(guarantee: Guarantee) -> InvalidParameter:
     """Refuse an ε or a δ of 0: which keys exist is private, and a release of keys needs both."""
-    return InvalidParameter(
-        "delta" if guarantee.epsilon else "epsilon", 0, "above 0 for keys that the policy does not list"
-    )
+    name, example = ("delta", "1e-9") if guarantee.epsilon else ("epsilon", "0.5")
+    rule = "above 0 to show keys that the policy does not list"
+    return InvalidParameter(name, 0, rule, fix=f"for example, set {name} to {example}")
 
 
 def _count_sensitivity(groups: int, neighbours: Neighbours) -> Sensitivity:

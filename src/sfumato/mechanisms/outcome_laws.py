@@ -192,7 +192,7 @@ def _gaussian_normaliser(sigma: Fraction) -> Decimal:
 def require_computable_steps(steps: list[int], rate: Fraction) -> list[int]:
     """Refuse lists of scores whose law would take too long, or has probabilities too far apart."""
     if len(steps) > _MAX_CANDIDATES:
-        rule = f"a list of at most {_MAX_CANDIDATES} scores, whose law can be computed"
+        rule = f"a list of at most {_MAX_CANDIDATES} scores, because the law of more is not computed"
         raise InvalidParameter("scores", ValueWords(f"a list of {len(steps)}"), rule, fix="give fewer scores")
     if max(steps) * rate > _MAX_SPREAD:
         rule = f"so close that the probabilities of no two candidates differ by more than a factor of e^{_MAX_SPREAD}"
@@ -219,8 +219,8 @@ def top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
     if not results:
         raise InvalidParameter("scores", ValueWords(f"a list of {len(steps)}"), f"a list of at least k = {k} scores")
     if results > MAX_OUTCOMES:
-        got = ValueWords(f"a list of {len(steps):,}, with more results")
-        rule = f"a list from which k = {k} candidates can be chosen in order in at most {MAX_OUTCOMES:,} ways"
+        got = ValueWords(f"a list of {len(steps):,}")
+        rule = f"so few that k = {k} of them can be chosen, in order, in at most {MAX_OUTCOMES:,} ways"
         raise InvalidParameter("scores", got, rule, fix="give fewer scores, or a smaller k")
     context, weights = law_context(), _exponential_weights(require_computable_steps(steps, rate), rate)
     law: Law = {}

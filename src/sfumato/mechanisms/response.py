@@ -54,9 +54,8 @@ def _parse_answers(values: Any, choices: int) -> Integers:
     numbers = grids.as_numeric_array(values, None, "values")
     answers = np.atleast_1d(grids.round_to_steps(numbers, None))
     if numbers.ndim > 1 or (answers.size and not (answers.min() >= 0 and answers.max() < choices)):
-        raise InvalidParameter(
-            "values", grids.describe_array(numbers), f"a list of whole numbers from 0 to {choices - 1:,}"
-        )
+        got = grids.describe_array(numbers) if numbers.ndim > 1 else ValueWords("a number outside this range")
+        raise InvalidParameter("values", got, f"a list of whole numbers from 0 to {choices - 1:,}")
     return answers
 
 
@@ -301,9 +300,7 @@ class OptimalLocalHashing:
     def __init__(self, epsilon: Number, choices: int) -> None:
         response = _response_with_positive_epsilon(epsilon, choices)
         if response.epsilon > 10:
-            raise InvalidParameter(
-                "epsilon", epsilon, "at most 10", fix="use RandomizedResponse, which has less noise at a larger ε"
-            )
+            raise InvalidParameter("epsilon", epsilon, "at most 10", fix="use RandomizedResponse for a larger ε")
         object.__setattr__(self, "epsilon", response.epsilon)
         object.__setattr__(self, "choices", response.choices)
 

@@ -82,9 +82,9 @@ def score_gaps(scores: Any, grid: Fraction) -> Gaps:
     """
     array = _as_number_or_object_array(scores)
     if array.ndim != 1 or not array.size:
-        raise InvalidParameter(
-            "scores", ValueWords(f"an array with {array.ndim} dimensions"), "a list of one or more scores"
-        )
+        dimensions = "one number" if array.ndim == 0 else f"an array with {array.ndim} dimensions"
+        got = ValueWords("an empty list" if array.ndim == 1 else dimensions)
+        raise InvalidParameter("scores", got, "a list of one or more scores")
     if array.dtype.kind == "O":
         return _gaps_from_mixed_numbers(array.tolist(), grid)
     if array.dtype.kind == "f":
@@ -584,9 +584,9 @@ class FrequentValues:
 
     def promise(self, candidates: int, confidence: Number) -> str:
         """Describe in words how good a choice is."""
-        best = "the most frequent" if self.k == 1 else "the best of what was left"
+        best = "the most frequent value" if self.k == 1 else "the best remaining value"
         fewer = format_number(self.error(candidates, confidence))
-        return f"at most {fewer} rows fewer have it than {best}, with {format_percent(confidence)} confidence"
+        return f"at most {fewer} fewer rows than {best}, with {format_percent(confidence)} confidence"
 
     def words(self) -> str:
         best = "the most frequent value" if self.k == 1 else f"the {self.k} most frequent values"

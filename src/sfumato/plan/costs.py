@@ -58,7 +58,9 @@ def check_cost(plan: Aggregate) -> None:
         raise Unsupported("too-large", rule, fix="split the question into several")
     factor = max(map(_max_matches, relations(plan.source)))
     if factor > MAX_MATCHES:
-        rule = f"joins and lists can turn one row into at most {MAX_MATCHES:,} rows; here it could become {factor:,}"
+        rule = (
+            f"joins and lists can turn one row into at most {MAX_MATCHES:,} rows; here one row could become {factor:,}"
+        )
         fix = "join on columns with fewer matching rows, or ask about one list at a time"
         raise Unsupported("join-multiplicity", rule, fix=fix)
     lookup_overhead = sum(map(_lookup_overhead, relations(plan.source)))

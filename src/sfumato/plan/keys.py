@@ -301,7 +301,7 @@ def _part_group_keys(
     if not can_enumerate(world):
         raise Unsupported(
             "keys-too-costly",
-            f"listing the groups of this question would take more than {MAX_STEPS:,} steps, which is the limit",
+            f"listing the groups of this question would take more than {MAX_STEPS:,} steps, the limit",
             fix="group by a simpler expression, or by columns with fewer declared values",
         )
     key_values = evaluate(world)

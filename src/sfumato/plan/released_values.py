@@ -26,7 +26,7 @@ def require_no_released_values(query: Query) -> None:
     if query.value_queries:
         raise Unsupported(
             "subquery-value",
-            "this request cannot compare rows with the result of a subquery; only a question in SQL on its own can",
+            "this request cannot compare rows with the result of a subquery; only a SQL question asked on its own can",
             fix=f"run this first, and write its result in place of the subquery: {query.value_queries[0].text}",
         )
 

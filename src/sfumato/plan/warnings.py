@@ -110,8 +110,8 @@ def _tied_quantile_warnings(measures: Sequence[AggregateRequest]) -> list[str]:
         if len({other.probability for other in inner_quantiles if other.reading_key == quantile.reading_key}) > 1
     ]
     operand_texts = dict.fromkeys(typed_sql(quantile.ranked_expression) for quantile in shared_readings)
-    consequence = "its other quantiles may be off by as many ranks more"
-    return [f"If many rows are equal to one of the quantiles of {operand}, {consequence}." for operand in operand_texts]
+    consequence = "the others may be off by that many more ranks"
+    return [f"If many rows share the value of one quantile of {operand}, {consequence}." for operand in operand_texts]
 
 
 @dataclass(frozen=True)
@@ -164,15 +164,15 @@ class UndeclaredValueWarnings:
             and column.reference.source not in self.public
         ):
             consequence = "no row meets" if is_never_met else "they meet" if operator != "BETWEEN" else "they may meet"
-            clamping = f"Rows with {column.reference} outside its declared bounds count as the nearest bound"
+            clamping = f"Values of {column.reference} outside its declared bounds count as the nearest bound"
             period = self.account_columns.get((column.reference.table, column.reference.name))
             if period is not None:
                 clamping = (
-                    f"Rows with {column.reference} outside its declared bounds do not count, except that those in the "
-                    f"{period} of a bound count as the bound"
+                    f"Rows with {column.reference} outside its declared bounds are left out, except in the {period} of "
+                    "a bound, where they count as the bound"
                 )
             if not column.reference.table:
-                clamping = f"Units with {column.reference} outside its range count as the nearest end"
+                clamping = f"Values of {column.reference} outside its range count as the nearest end of the range"
             yield f"{clamping}: {consequence} {typed_sql(comparison)}."
 
     def left_out_row_warnings(self, expression: Expression, *, positive: bool) -> Iterator[str]:

@@ -38,7 +38,7 @@ def column_panels(columns: Sequence[ChartData]) -> tuple[Drawing, list[str]]:
     if longer:
         notes.append(
             f"only the first {_MAX_PANEL_ROWS} rows of each panel are shown: "
-            + ", ".join(f"{column.name} has {len(column.labels):,}" for column in longer)
+            + ", ".join(f"{column.name} has {len(column.labels):,} rows" for column in longer)
         )
     return stacked(rows, 14), notes
 

@@ -65,9 +65,9 @@ def read(path: str | Path) -> Policy:
     file = Path(path)
     with refuse_malformed(
         lambda: InvalidPolicy(
-            "some declarations in this file do not fit together",
+            "this file is not a valid policy",
             place=str(file),
-            fix="compare them with the examples in `sfumato docs write-a-policy`",
+            fix="compare it with the examples in `sfumato docs write-a-policy`",
         )
     ):
         return _parse_policy(_parse_toml(_read_text(file), str(file)), file)
@@ -470,7 +470,8 @@ _LINE_FORMAT = re.compile(
     r"""(?P<key>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#:'"&*!|>%@`\[\]{},-][^:#]*?)\s*:(?:\s+(?P<value>.*))?"""
 )
 _FORMAT_RULE = (
-    'this line is not SmartNoise metadata, which are indented keys such as "age:" and, on the next line, "  type: int"'
+    'this line is not SmartNoise metadata: it must be an indented key, such as "age:" with "  type: int" on the next '
+    "line"
 )
 
 

@@ -113,7 +113,7 @@ def format_amount(amount: Amount) -> str:
         return str(amount)
     value = amount_from_units(amount)
     if value.denominator > SUM_DENOMINATOR:
-        raise InvalidParameter("amount", value, "a number that was rounded up to the ledger's precision")
+        raise InvalidParameter("amount", value, "a fraction with a denominator of at most 10^60")
     return f"{value.numerator}/{value.denominator}"
 
 
@@ -152,7 +152,6 @@ WRITTEN: Mapping[str, Any] = MappingProxyType({codec.WRITER: _encode_amount})
 Amounts = Mapping[str, Fraction | None]
 
 PURE_TOTAL = "the plain ε total"
-AFTER_GAUSSIAN = "all later answers are then charged in Rényi divergence"
 
 
 @lru_cache(maxsize=256)
@@ -201,4 +200,7 @@ def gaussian_warning(left: Mapping[str, Fraction]) -> str:
     if "pure" not in left or not left.get("renyi"):
         return ""
     remaining = format_rounded_down(left["pure"])
-    return f"A Gaussian answer closes {PURE_TOTAL}, in which ε = {remaining} is left: {AFTER_GAUSSIAN}."
+    return (
+        "After a Gaussian answer, all later answers are charged to the budget for Gaussian noise (in Rényi "
+        f"divergence), and the ε = {remaining} left in {PURE_TOTAL} can no longer be spent."
+    )

@@ -233,7 +233,8 @@ class Budget:
             allowance = renyi_allowance(Guarantee(lifetime.epsilon, renyi_delta), renyi_order)
             renyi_order, renyi_units = allowance.order, units_rounded_down(allowance.divergence)
         elif renyi_order is not None:
-            raise InvalidParameter("order", order, "left out when the reserve takes all of δ")
+            rule = "left out unless delta is larger than reserve"
+            raise InvalidParameter("order", order, rule, fix="leave out order, or raise delta")
         for name, value in (
             ("epsilon", lifetime.epsilon),
             ("delta", lifetime.delta),

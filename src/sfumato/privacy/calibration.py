@@ -225,7 +225,7 @@ def _unreachable_error(search: _BracketingSearch, goal: str) -> InvalidParameter
     fix = "give a larger ε or a smaller sensitivity; a make(size) of your own must add more noise as size grows"
     if search.last_shortfall == math.inf:
         fix = f"give a δ above 0 if the noise is Gaussian; otherwise {fix}"
-    rule = "one that some amount of this noise satisfies"
+    rule = "one that this noise can meet at some scale"
     return InvalidParameter("guarantee", ValueWords(goal), rule, fix=fix)
 
 

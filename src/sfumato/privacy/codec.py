@@ -343,7 +343,7 @@ def _decode(data: Any) -> Any:
         raise InvalidParameter(
             "kind",
             kind,
-            "one that this version can read",
+            "one that this version of Sfumato can read",
             fix="correct the kind, or update Sfumato: a newer version may have written this text",
         )
     written = _written_fields(cls)

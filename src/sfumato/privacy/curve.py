@@ -415,7 +415,7 @@ class Curve:
 
         floor = float(self.failure) + (1 - float(self.failure)) * 1e-9
         largest_epsilon = min(600.0, self.epsilon(floor)) if floor < 1 else 1.0
-        footnotes = [f"neighbours: {self.neighbours.value}", "upper bounds of δ, lower bounds of what a test misses"]
+        footnotes = [f"neighbours: {self.neighbours.value}", "upper bounds of δ, lower bounds of false-negative rates"]
         return save_if_path(
             draw_loss_curves(self.delta, self.loss().tail, 1.15 * largest_epsilon or 1.0, footnotes), path
         )

@@ -89,7 +89,7 @@ class LaplaceLoss(ClosedFormLoss, Loss):
         if self.step and (self.epsilon / self.step).denominator != 1:
             step = format_exact(self.step)
             raise InvalidParameter(
-                "epsilon", self.epsilon, f'a multiple of "step", {step}', fix=f"set epsilon to {step}"
+                "epsilon", self.epsilon, f"a multiple of step = {step}", fix=f"set epsilon to {step}"
             )
 
     @property

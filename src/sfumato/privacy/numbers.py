@@ -133,7 +133,7 @@ def _spelling_hint(value: object, number: Fraction | None, name: str, allowed: R
     percent = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
     if percent and name.startswith("within"):
         number_text = format_exact(10 * Fraction(percent[1]))
-        return f"within is absolute: for {percent[1]} % of about 1,000 write {number_text}"
+        return f"within is an absolute error: for {percent[1]} % of a count of about 1,000, write {number_text}"
     if isinstance(value, str) and _COMMA.fullmatch(value.strip()):
         return f"write {name} with a decimal point: {value.strip().replace(',', '.')}"
     if allowed.is_list and allowed.low_open:

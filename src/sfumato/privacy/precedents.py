@@ -32,7 +32,7 @@ _DEFAULT_DELTA = Fraction(1, 10**6)
 """The δ at which a ρ is converted to an ε, where the guarantee itself has none."""
 _CAVEAT = (
     "The same ε is a weaker promise where it protects one person in one period, or one record, than where it "
-    "protects all of one person: periods and records add up."
+    "protects all data of one person: periods and records add up."
 )
 COLUMNS = ("", "ε", "δ", "belief", "protects", "deployment")
 _MAX_NAME_LENGTH = 60
@@ -99,7 +99,7 @@ class Precedents:
             f"The promise {format_guarantee(self.promise.epsilon, self.promise.delta)} protects {self.protects}.",
             *str(self.reading).splitlines(),
             deployment_comparison_sentence(self.promise),
-            f"Among those that protect all data of one person, it is smaller in {persons[0]} and larger in "
+            f"Among those that protect all data of one person, the ε is smaller in {persons[0]} and larger in "
             f"{persons[1]}.",
             _CAVEAT,
         ]
@@ -128,25 +128,22 @@ class Precedents:
         """The caption of the table: what its beliefs mean, and why the guarantee's differs from the one above, if it
         does.
         """
-        before, after = (
-            _percent_rounded_up(self.reading.prior),
-            "becomes at most this, except with probability 10 · δ",
+        prior = _percent_rounded_up(self.reading.prior)
+        meaning = (
+            f"belief: how far a belief of {prior} that a unit is in the data can grow, except with probability 10 · δ."
         )
-        meaning = f"belief: a belief of {before} that a unit is in the data {after}."
         read_belief, belief = (
             self.reading.membership,
             posterior_belief(self.promise, Fraction(self.reading.prior)),
         )
         if read_belief is None:
-            return f"{meaning} For this promise it is about a value of the unit, since who is in the data is public."
+            return f"{meaning} For this promise, the belief is about a value of the unit: who is in the data is public."
         if _percent_rounded_up(read_belief) == _percent_rounded_up(belief):
             return meaning
-        difference = (
-            f"{_percent_rounded_up(read_belief)} above, which holds except with probability {self.reading.delta:.3g}"
-        )
         return (
-            f"{meaning} For this promise it is {difference}; in this table it is {_percent_rounded_up(belief)}, except "
-            f"with probability {float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief."
+            f"{meaning} For this promise, the text above states {_percent_rounded_up(read_belief)}, except with "
+            f"probability {self.reading.delta:.3g}, and this table {_percent_rounded_up(belief)}, except with "
+            f"probability {float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief."
         )
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
@@ -225,8 +222,8 @@ def deployment_comparison_sentence(guarantee: Guarantee) -> str:
     smaller = sum(epsilon < guarantee.epsilon for epsilon in epsilons)
     larger = sum(epsilon > guarantee.epsilon for epsilon in epsilons)
     return (
-        f"Of {len(deployments())} real deployments {len(epsilons)} state what they promise: the ε is smaller than "
-        f"{format_exact(guarantee.epsilon)} in {smaller} of them, larger in {larger}."
+        f"Of {len(deployments())} real deployments, {len(epsilons)} state their promise: {smaller} with an ε below "
+        f"{format_exact(guarantee.epsilon)}, {larger} with an ε above it."
     )
 
 

@@ -53,7 +53,7 @@ def _guarantee_below_delta_one(epsilon: Fraction, delta: Fraction, place: str) -
         raise InvalidParameter(
             place,
             ValueWords(f"a total of {float(delta):.3g}"),
-            {"k": "a number of releases whose total δ is below 1"}.get(place, "guarantees whose total δ is below 1"),
+            {"k": "a number of releases whose total δ is below 1"}.get(place, "a list with a total δ below 1"),
             fix="combine fewer releases, or give each of them a smaller δ",
         )
     return Guarantee(epsilon, delta)
@@ -96,7 +96,7 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     slack_delta = exact(slack, "slack", INSIDE_UNIT)
     epsilon = float(Guarantee.of(guarantee).epsilon)
     if epsilon > 300:
-        rule = "one with an ε of at most 300, because this bound is not computed beyond"
+        rule = "one with ε ≤ 300: this bound is not computed for a larger ε"
         raise InvalidParameter("guarantee", guarantee, rule, fix="give a guarantee with a smaller ε")
     total_epsilon = math.sqrt(-2 * count * math.log(slack_delta)) * epsilon + count * epsilon * math.expm1(epsilon)
     return _guarantee_below_delta_one(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
@@ -283,13 +283,13 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
     r = ε − [ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1), in 50 digits, rounded down.
     """
     if not Guarantee.of(guarantee).delta or not guarantee.epsilon:
-        rule = "above 0 in both ε and δ"
+        rule = "one with ε > 0 and δ > 0"
         raise InvalidParameter("guarantee", guarantee, rule, fix="set guarantee to, for example, Guarantee(1, '1e-6')")
     alpha = exact(order, "order", ABOVE_ONE) if order is not None else _best_order(guarantee)
     divergence = guarantee.epsilon - _conversion_cost(alpha, guarantee.delta, ROUND_CEILING)
     if divergence <= 0:
         raise InvalidParameter(
-            "order", order, f"an order that fits the guarantee, such as {float(_best_order(guarantee)):.4g}"
+            "order", order, f"large enough for this guarantee, such as {float(_best_order(guarantee)):.4g}"
         )
     return RenyiAllowance(alpha, divergence)
 

@@ -62,7 +62,7 @@ class LaplaceKeyThresholdLoss(Loss):
         for name in ("weight", "most", "moved"):
             object.__setattr__(self, name, exact_integer(getattr(self, name), name, at_least=1))
         if self.weight % self.most:
-            raise InvalidParameter("weight", self.weight, f'a multiple of "most", which is {self.most}')
+            raise InvalidParameter("weight", self.weight, f"a multiple of most = {self.most}")
 
     @property
     def pure_epsilon(self) -> Fraction:

@@ -223,7 +223,9 @@ TWINS: dict[str, SparkSpelling] = {
     "LIKE": _twin(like=lambda x, pattern: f"({x} LIKE '{pattern}')"),
     "a regular expression over lines": _twin(matches=lambda x, grammar: f"({x} RLIKE '(?m)^({grammar})$')"),
     "CAST to a time": _twin(read=lambda x, kind: f"TRY_CAST({x} AS {SparkSpelling.types[kind]})"),
-    "SUBSTR far": _twin(slice=lambda x, first, count: f"SUBSTRING({x}, CAST({first} AS INT), CAST({count} AS INT))"),
+    "SUBSTR beyond the end": _twin(
+        slice=lambda x, first, count: f"SUBSTRING({x}, CAST({first} AS INT), CAST({count} AS INT))"
+    ),
     "EXTRACT(dow)": _twin(part=lambda x, part: f"CAST(EXTRACT({part} FROM {x}) AS BIGINT)"),
     "MD5": _twin(fingerprint=lambda x: f"CAST(conv(left(md5(CAST({x} AS BINARY)), 14), 16, 10) AS BIGINT)"),
     "the position of a text in a list": _twin(ordinal=lambda x, *_: f"LENGTH({x})"),

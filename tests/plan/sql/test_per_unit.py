@@ -118,7 +118,9 @@ def test_warnings_about_results() -> None:
     inner = "SELECT COUNT(*) AS n, FIRST(region ORDER BY day) AS r FROM visits GROUP BY patient_id"
     text = f"SELECT COUNT(*) FROM ({inner})"
     (beyond,) = undeclared_value_warnings(parse(f"{text} WHERE n >= 20", CATALOG))
-    assert beyond.startswith("Units with COUNT(*) per unit outside its range count as the nearest end: no row")
+    assert beyond.startswith(
+        "Values of COUNT(*) per unit outside its range count as the nearest end of the range: no row"
+    )
     (unmet,) = undeclared_value_warnings(parse(f"{text} WHERE r = 'up'", CATALOG))
     assert unmet.startswith("'up' is not a declared value of FIRST(region ORDER BY day, region) per unit, so no row")
     assert not undeclared_value_warnings(parse(f"{text} WHERE n >= 3", CATALOG))

@@ -170,13 +170,13 @@ class Postgres(ServerEngine):
             (relation.writable, "The role that reads this table may also change its rows: a read-only role is safer."),
             (
                 relation.is_view,
-                "This view must return the same rows at every read, and build each row from the rows of one "
-                "unit, which cannot be checked.",
+                "This view must return the same rows at every read, and build each row from the rows of one unit. "
+                "Sfumato cannot check this.",
             ),
             (
                 relation.is_computed,
-                "Some of its columns are computed on read. They must not fail for any row, which cannot be "
-                "checked: a failure after the charge would reveal that row.",
+                "Some columns of this source are computed on read. They must not fail for any row: a failure after "
+                "the charge would reveal that row. Sfumato cannot check this.",
             ),
         ]
 

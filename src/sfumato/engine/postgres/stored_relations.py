@@ -273,8 +273,8 @@ def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -
         )
     if locked and not readable:
         raise InvalidPolicy(
-            "this role may not read the whole table, and only a role that may can lock the table against changes "
-            "while Sfumato reads it",
+            "this role may not read the whole table, so it cannot lock the table against changes while Sfumato reads "
+            "it",
             place=policy_path,
             fix="grant the role SELECT on the whole table, or create a view of the columns that it may read, and name "
             "the view here",
@@ -283,7 +283,7 @@ def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -
     dependencies = run(_DEPENDENCIES_SQL, (oid,))
     if any(part_kind == _FOREIGN for _, _, part_kind, *_ in dependencies):
         raise InvalidPolicy(
-            "a view or partitioned table over a foreign table cannot be a source: it has no snapshot",
+            "a view or partitioned table over a foreign table cannot be a source: foreign tables have no snapshot",
             place=policy_path,
             fix="copy the rows into a table of this database",
         )

@@ -203,7 +203,7 @@ def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, poli
         )
     if source.relation is not None and form in _LINE_FORMATS:
         raise InvalidPolicy(
-            f"a catalog table stored as {form} is read with its own options, under which a single malformed line "
+            f"a catalog table stored as {form} is read with its own options, so a single malformed line "
             "can make every query fail",
             place=policy_path.removesuffix("source") + "relation",
             fix='name its files with path and format = "csv", or store the table as Parquet',

@@ -66,7 +66,7 @@ class CentredRange:
         for name, value in (("low", low), ("high", high), ("middle", middle), ("rounding", rounding)):
             object.__setattr__(self, name, exact(value, name))
         if not self.low <= self.middle <= self.high or self.low == self.high or self.rounding < 0:
-            raise InvalidParameter("axis", self, "ordered: low < high, low ≤ middle ≤ high and rounding ≥ 0")
+            raise InvalidParameter("axis", self, "a range with low < high, low ≤ middle ≤ high and rounding ≥ 0")
 
     @property
     def width(self) -> float:

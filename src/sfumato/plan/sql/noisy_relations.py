@@ -360,7 +360,7 @@ def _union_output(union: exp.Expr, first: Output, second: Output) -> Output:
     try:
         merged = call("COALESCE", first.expression, second.expression)
     except Unsupported:
-        rule = f"{first.name} and {second.name} have different types, and UNION ALL puts one below the other"
+        rule = f"{first.name} and {second.name} have different types, but UNION ALL puts them into one column"
         raise refusal_at(union, "type-mismatch", rule, "select columns of the same types, in the same order") from None
     noises = max(noise_count(first.expression), noise_count(second.expression))
     return Output(first.name, Column(NoisyColumn(0, noises), replace(merged.domain, nullable=True)))

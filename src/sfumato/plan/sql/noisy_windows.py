@@ -152,7 +152,7 @@ def _lower_frame(node: exp.Window, *, ordered: bool) -> Frame | None:
     if kind == "RANGE" and ends == ((None, "PRECEDING"), (0, "CURRENT")):
         return None
     if spec.args.get("exclude") or (kind != "ROWS" and ends != ((None, "PRECEDING"), (None, "FOLLOWING"))):
-        rule = "with GROUP BY, a frame that is neither the default nor the whole partition must be written with ROWS"
+        rule = "with GROUP BY, a frame other than the default and the whole partition must be written with ROWS"
         excluding = "EXCLUDE is not supported in a frame"
         raise refusal_at(node, "frame", excluding if spec.args.get("exclude") else rule, _FRAME_FIX)
     if not ordered and any(offset is not None for offset, _ in ends):
@@ -173,7 +173,7 @@ def _frame_offset_and_side(spec: exp.Expr, end: str) -> tuple[int | None, str]:
         return None, side
     if isinstance(value, exp.Literal) and value.this.isdigit() and int(value.this) <= MAX_OFFSET:
         return int(value.this) * (-1 if side == "PRECEDING" else 1), side
-    rule = f"the rows of a frame are whole numbers up to {MAX_OFFSET:,} written in the question"
+    rule = f"a ROWS frame takes whole numbers up to {MAX_OFFSET:,} written in the question"
     raise refusal_at(spec, "frame", rule, _FRAME_FIX)
 
 

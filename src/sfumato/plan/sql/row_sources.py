@@ -121,7 +121,7 @@ def _list_field_and_column(node: exp.Expr, lists: Lists) -> tuple[Field, ListCol
         rule = "UNNEST takes a declared list of a table that comes before it in FROM, and these tables have no lists"
         fix = "declare it in the policy with most_items = <items per row>, and write UNNEST beside its own table"
         raise refusal_at(node, "unnest", rule, fix)
-    rule = f"UNNEST takes a declared list of a table that comes before it in FROM, and {node_text(node)} is none"
+    rule = f"UNNEST takes a declared list of a table that comes before it in FROM, and {node_text(node)} is not one"
     raise refusal_at(node, "unnest", rule, fix_for_unknown_name(node.name, list_names))
 
 

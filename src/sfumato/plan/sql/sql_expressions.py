@@ -75,10 +75,8 @@ def cached_lowering(resolve: Resolve) -> Callable[[Node], Expression | None]:
         lowered = attempt(part)
         if lowered is None:
             part_text = f"{function_name(part)}(…)" if isinstance(part, exp.Func) else part.sql(dialect=DIALECT)[:60]
-            rule = (
-                f"{part_text} has no value in a single row of the tables in FROM, which the expression around it needs"
-            )
-            fix = "compute an aggregate or a window in a subquery, as a column that this expression can use"
+            rule = f"{part_text} cannot be computed from one row, but the expression around it is evaluated row by row"
+            fix = "compute it in a subquery, and use its column here"
             raise with_position(Unsupported("part", rule, fix=fix), part)
         return lowered
 

@@ -251,7 +251,7 @@ class _SelectBuilder:
         """Lower GROUPING(a, b): one binary digit for each key, 1 where a row is a subtotal over it."""
         grouped_keys = [self.key_column(argument) for argument in node.expressions]
         if not grouped_keys or None in grouped_keys or len(grouped_keys) > _MAX_BITS:
-            rule = f"GROUPING takes columns of GROUP BY, at most {_MAX_BITS}"
+            rule = f"GROUPING takes at most {_MAX_BITS} columns, all from GROUP BY"
             raise refusal_at(node, "grouping", rule, "write GROUPING(<column of GROUP BY>)")
         bits: Expression = literal(Type.INTEGER, 0)
         for key_column in grouped_keys:
@@ -271,7 +271,7 @@ class _SelectBuilder:
             lowered = self.attempt(aliased_output[0])
             if lowered is None:
                 rule = "an aggregate or window function is not allowed here: this clause is evaluated row by row"
-                raise Unsupported("part", rule, fix="use the aggregate or window function in SELECT or HAVING")
+                raise Unsupported("part", rule, fix="use it in SELECT, or in HAVING if it is an aggregate")
             return lowered
 
         return cached_lowering(resolve)
@@ -384,8 +384,8 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
         raise refusal_at(
             select.args["group"],
             "subtotals-of-ranks",
-            "quantiles, distinct values and modes cannot be used with ROLLUP, CUBE or GROUPING SETS: no subtotal "
-            "of them follows from its groups",
+            "quantiles, distinct values and modes cannot be used with ROLLUP, CUBE or GROUPING SETS: their subtotals "
+            "cannot be computed from the groups",
             "ask one question for each grouping",
         )
 

@@ -182,7 +182,7 @@ class _PatternParser:
                 break
         if self._index < len(self._pattern):
             anchor = self._pattern[self._index] in "^$\\"
-            where = "^ can only begin, and $ can only end, a whole alternative" if anchor else "a ) has no ("
+            where = "^ can only start, and $ can only end, a whole alternative" if anchor else "a ) has no matching ("
             raise _regex_refusal(f"this regular expression is not supported: {where}", _SYNTAX_FIX)
 
     def _accept(self, text: str) -> bool:
@@ -234,7 +234,9 @@ class _PatternParser:
             options.append(self._parse_concatenation())
         if not self._accept(")"):
             is_open = self._index == len(self._pattern)
-            raise _regex_refusal("a ( has no )" if is_open else "^ and $ cannot stand inside a group", _SYNTAX_FIX)
+            raise _regex_refusal(
+                "a ( has no matching )" if is_open else "^ and $ cannot stand inside a group", _SYNTAX_FIX
+            )
         return options[0] if len(options) == 1 else Alternatives(tuple(options))
 
     def _parse_escape(self) -> Ranges:

@@ -201,12 +201,8 @@ def _monotone_call(x: Expression, apply: Callable[[float], float]) -> TypedCall:
     return (x,), intervals.real_domain(ends and [apply(float(end)) for end in ends], nullable=x.domain.nullable)
 
 
-declare_function("FLOOR", "FLOOR(x)", "the largest whole number that is not above x")(
-    _rounding_rule(lambda x: float(math.floor(x)))
-)
-declare_function("CEIL", "CEIL(x)", "the smallest whole number that is not below x")(
-    _rounding_rule(lambda x: float(math.ceil(x)))
-)
+declare_function("FLOOR", "FLOOR(x)", "the largest whole number ≤ x")(_rounding_rule(lambda x: float(math.floor(x))))
+declare_function("CEIL", "CEIL(x)", "the smallest whole number ≥ x")(_rounding_rule(lambda x: float(math.ceil(x))))
 declare_function("TRUNC", "TRUNC(x)", "x without its decimal digits")(_rounding_rule(lambda x: float(math.trunc(x))))
 
 

@@ -180,7 +180,7 @@ def _parsing_cost(node: Call) -> int:
 @declare_function(
     "STRPTIME",
     "STRPTIME(text, '%d.%m.%Y'), TRY_STRPTIME",
-    "the time that a text denotes by a format, or by the first of a list; NULL where none fits: "
+    "the timestamp that a text states in a format, or in the first fitting one of a list; NULL where none fits: "
     + " ".join(f"%{code}" for code in DIRECTIVES),
     row_cost=_parsing_cost,
     row_bytes=lambda node: 64 * len(node.arguments) * MAX_DATE_LETTERS // 10,

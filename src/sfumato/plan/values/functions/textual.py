@@ -244,8 +244,8 @@ def _matching_cost(node: Call) -> int:
 @declare_function(
     "REGEXP_MATCHES",
     "REGEXP_MATCHES(text, 'pattern')",
-    "true where the pattern is found in the text, of letters, ., [a-z], \\d \\w \\s, (a|b), * + ? {2,5}, ^ at the "
-    "start and $ at the end; as in RE2, for patterns whose cost is limited",
+    "true where the text contains the pattern, which can use letters, ., [a-z], \\d \\w \\s, (a|b), * + ? {2,5}, ^ at "
+    "the start and $ at the end, as in RE2; a limit on its cost applies",
     row_cost=_matching_cost,
 )
 def _regexp_matches(x: Expression, pattern: Expression) -> TypedCall:
