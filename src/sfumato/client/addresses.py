@@ -154,7 +154,7 @@ def _read_credentials(path: Path) -> Mapping[str, ServerCredentials]:
         else {"": None}
     )
     if None in entries.values():
-        rule = f"the token file {path} is damaged: it must map server addresses to tokens"
+        rule = "the token file is damaged: it must map server addresses to tokens"
         raise SfumatoError(rule, place=str(path), fix="remove this file and run sfumato login again")
     return {name: credentials for name, credentials in entries.items() if credentials is not None}
 
