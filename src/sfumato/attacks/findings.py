@@ -247,7 +247,7 @@ def _format_percent(share: float) -> str:
 
 def _unknown_name_error(parameter: str, name: object, names: Sequence[str]) -> InvalidParameter:
     """Return the refusal of a name that is none of these."""
-    allowed = join_with_or([repr(each) for each in names])
+    allowed = f"the name {join_with_or([repr(each) for each in names])}"
     return InvalidParameter(parameter, name, allowed, fix=f"for example, set {parameter} to {names[0]!r}")
 
 
@@ -313,7 +313,7 @@ class Sweep:
             raise InvalidParameter(
                 "courses",
                 self.courses,
-                f'a tuple of success curves, each with as many shares as "at" has numbers, {len(self.at)}',
+                f'a tuple of success curves, each with one share for each number in "at": {len(self.at)}',
             )
 
     def __getitem__(self, name: str) -> tuple[float, ...]:

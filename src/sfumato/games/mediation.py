@@ -216,7 +216,7 @@ def _calibrated_mediation(game: Crowd, guarantee: Guarantee, rounds: int) -> Med
         calibrated = calibrate(lambda scale: _ComposedRounds(Gaussian(scale), rounds), guarantee, sensitivity)
         return Mediation(game, guarantee, rounds, calibrated.noise)
     except InvalidParameter:  # the sampler has a least and a largest scale
-        rule = f"an ε at which the noise of {rounds} rounds is neither too small nor too large to be drawn"
+        rule = f"a moderate number: at this ε the noise of {rounds} rounds is too small or too large to be drawn"
         fix = "use a moderate ε, such as 1, or fewer rounds"
         raise InvalidParameter("epsilon", float(guarantee.epsilon), rule, fix=fix) from None
 
