@@ -96,7 +96,7 @@ class Mediation:
             [
                 f"{self.rounds} rounds; in each, the load of every action is known to ±{self.error():.4g} players",
                 f"privacy: {self.guarantee} for each player's type, against all other players together",
-                f"truthfulness: a player who misreports gains at most {self.misreport_gain:.4g} by changing the board",
+                f"truthfulness: a player who misreports gains at most {self.misreport_gain:.4g} by changing the loads",
             ]
         )
 
