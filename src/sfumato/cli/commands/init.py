@@ -125,7 +125,7 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
 @click.option(
     "--copy/--no-copy",
     default=None,
-    help="Copy files to Parquet where the engine cannot read them directly, in a private folder beside the policy; "
+    help="Copy files that the engine cannot read directly to Parquet, in a private folder beside the policy; "
     "with --no-copy, leave out what cannot be read.",
 )
 @click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
