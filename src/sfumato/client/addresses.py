@@ -47,7 +47,7 @@ class Address:
         if url.startswith(_UNIX_PREFIX):
             path = url.removeprefix(_UNIX_PREFIX)
             if not path:
-                raise InvalidParameter("url", url, "unix: followed by the path of a socket", fix=_FIX)
+                raise InvalidParameter("url", url, '"unix:" followed by the path of a socket', fix=_FIX)
             return cls("http://server", path, local=True)
         return _parse_http_url(url)
 

@@ -88,7 +88,7 @@ class Tab:
             raise InvalidParameter(
                 "entry",
                 [type(mechanism).__name__ for mechanism in entry.mechanisms],
-                "a release that is complete when it is charged, unlike AboveThreshold, which goes on answering",
+                "a release that is complete when it is charged, not one that goes on answering, such as AboveThreshold",
                 fix="open a tab of its own for this mechanism: it is charged in full when that tab opens",
             )
         owner = self.opening.analyst

@@ -203,7 +203,7 @@ class PeopleFile:
         with self.database.write_transaction() as transaction:
             if transaction.execute("SELECT 1 FROM users WHERE name = ?", (name,)).fetchone():
                 fix = "choose another name; a disabled user is enabled again with `sfumato user disable NAME --again`"
-                raise InvalidParameter("user", name, "a name that no user has ever had", fix=fix)
+                raise InvalidParameter("user", name, "a name that was never used on this server", fix=fix)
             transaction.execute("INSERT INTO users VALUES (?, ?, ?, 0)", (name, parsed_role.value, self._now_micros()))
             self._record_act(transaction, by, "user added", f"{name}, {parsed_role.value}")
         return self.user(name)
