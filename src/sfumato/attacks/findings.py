@@ -111,9 +111,7 @@ class Finding:
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
         if not self.trials > 0 or not 0 <= self.right <= self.trials or self.questions < 0:
-            raise InvalidParameter(
-                "right", self.right, f"a number of right guesses from 0 to {self.trials}, the number of trials"
-            )
+            raise InvalidParameter("right", self.right, f"a whole number from 0 to {self.trials}, the number of trials")
         object.__setattr__(self, "chance", _checked_share(self.chance, "chance"))
         if self.ceiling is not None:
             object.__setattr__(self, "ceiling", _checked_share(self.ceiling, "ceiling"))

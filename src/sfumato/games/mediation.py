@@ -357,7 +357,7 @@ def _read_column(path: Path, name: str | None) -> Iterator[str]:
             header = [cell.strip() for cell in next(rows, [])]
             column = header[0] if name is None and len(header) == 1 else name
             if column is None or header.count(column) != 1:
-                rule = f"the name of one column of the file, which has {', '.join(header) or 'none'}"
+                rule = f"the name of exactly one of the columns in the file: {', '.join(header) or 'none'}"
                 raise InvalidParameter("column", name, rule, fix="name the column of the bids, such as --column bid")
             column_index = header.index(column)
             for row in rows:
