@@ -31,7 +31,6 @@ from sfumato.policy import Domain, InMemory, Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import join_with_or
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -189,7 +188,8 @@ class Findings:
         for finding in self.listed:
             if finding.answers.startswith(answers):
                 return finding
-        raise _unknown_name_error("answers", answers, [finding.answers for finding in self.listed])
+        kinds = [finding.answers for finding in self.listed]
+        raise _unknown_name_error("answers", answers, kinds, ", or the start of one")
 
     @property
     def holds(self) -> bool:
@@ -243,9 +243,9 @@ def _format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _unknown_name_error(parameter: str, name: object, names: Sequence[str]) -> InvalidParameter:
+def _unknown_name_error(parameter: str, name: object, names: Sequence[str], also: str = "") -> InvalidParameter:
     """Return the refusal of a name that is none of these."""
-    allowed = f"the name {join_with_or([repr(each) for each in names])}"
+    allowed = f"one of {', '.join(map(repr, names))}{also}"
     return InvalidParameter(parameter, name, allowed, fix=f"for example, set {parameter} to {names[0]!r}")
 
 
