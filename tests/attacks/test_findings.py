@@ -35,7 +35,7 @@ def test_findings_are_told_as_a_table() -> None:
     )
     assert BOTH["private"] is PRIVATE
     assert len(BOTH) == 2
-    with pytest.raises(sf.InvalidParameter, match="'exact' or 'private"):
+    with pytest.raises(sf.InvalidParameter, match="'exact', 'private"):
         BOTH["rounded"]
 
 
@@ -96,7 +96,7 @@ def test_sweeps_refuse_sizes_that_do_not_grow_and_shares_of_another_number() -> 
             Sweep("a", "b", at, (line,))
     with pytest.raises(sf.InvalidParameter, match="numbers from 0 to 1"):
         SuccessCurve("a", (1.5,))
-    with pytest.raises(sf.InvalidParameter, match="name must be 'least squares'"):
+    with pytest.raises(sf.InvalidParameter, match="name must be one of 'least squares'"):
         SWEEP["other"]
     assert SWEEP["least squares"] == (1.0, 0.5)
     assert "marked: 5, √n" in str(SWEEP)

@@ -129,5 +129,5 @@ def test_a_ledger_of_other_accounts_says_which_it_has(asked: Path) -> None:
     other.write_text(asked.read_text())
     refused = run("report", other)
     assert refused.exit_code == 1
-    assert "this ledger has no account named other" in refused.stderr
+    assert "this ledger has no account named 'other'" in refused.stderr
     assert f"{asked.stem}.toml" in refused.stderr

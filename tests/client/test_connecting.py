@@ -138,7 +138,7 @@ def test_a_file_of_tokens_that_holds_something_else_is_refused(
     path.parent.mkdir()
     path.write_text(written)
     path.chmod(0o600)
-    with pytest.raises(sf.SfumatoError, match=r"the token file .*tokens\.json is damaged"):
+    with pytest.raises(sf.SfumatoError, match="the token file is damaged"):
         sf.connect("https://x")
 
 

@@ -310,7 +310,9 @@ def test_what_one_currency_affords_is_not_below_the_budget(ledger: sf.Ledger) ->
 
 def test_an_order_that_leaves_no_allowance_is_named_with_the_least_epsilon(ledger: sf.Ledger) -> None:
     clinic = account(ledger, sf.Budget(5, "1e-6"))
-    with pytest.raises(sf.InvalidParameter, match=r"epsilon must be a number above 2\.18114 at this δ.*order 6\.13204"):
+    with pytest.raises(
+        sf.InvalidParameter, match=r"epsilon must be a number above 2\.18114 at this δ.*order of 6\.13204"
+    ):
         clinic.amend(epsilon=1, reason="less")
     with pytest.raises(sf.InvalidParameter, match=r"a number above 2\.18114"):
         clinic.amend(epsilon="2.1811", reason="less")

@@ -194,7 +194,7 @@ def test_a_process_that_was_stopped_does_not_keep_the_server_from_ending(policy:
         os.kill(stopped, signal.SIGSTOP)
         code, said = served.end()
     assert code == 1
-    assert f"process {stopped} did not end within 6 seconds and is killed" in said
+    assert f"process {stopped} did not end within 6 seconds and was killed" in said
     assert not _alive(stopped)
     with sf.open(policy) as curator:
         assert curator.ledger.verify().holds

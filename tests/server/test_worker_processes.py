@@ -170,7 +170,7 @@ def test_a_process_that_was_stopped_is_killed_when_the_time_to_end_is_over(tmp_p
         assert not any(Path(f"/proc/{each}").exists() for each in both)
     said = (tmp_path / "said").read_text().splitlines()
     assert {int(line.split()[1]) for line in said} >= set(both[:many])
-    assert all("did not end within 1 seconds and is killed" in line for line in said)
+    assert all("did not end within 1 seconds and was killed" in line for line in said)
 
 
 def test_a_second_signal_gives_no_more_time(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ class NoisyAnswers:
             raise InvalidParameter(
                 "groups",
                 ValueWords(f"a list of {len(checked)} groups"),
-                f"no longer than the number of questions left, {self._questions_left}",
+                f"a list with at most as many groups as there are questions left: {self._questions_left}",
                 fix="ask about fewer groups, or make a new answerer",
             )
         self._questions_left -= len(checked)
@@ -225,7 +225,7 @@ class PrivateAnswers:
             raise InvalidParameter(
                 "columns",
                 self.columns,
-                "a tuple of column names, with only one name if there are towns",
+                "a tuple of one or more column names, and of only one if town is set",
                 fix='for example, write columns=("smokes",)',
             )
 

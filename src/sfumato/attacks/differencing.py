@@ -70,8 +70,8 @@ def draw_separated_groups(questions: int, people: int) -> Groups:
             raise InvalidParameter(
                 "questions",
                 questions,
-                f"fewer: any two groups that are asked about must differ in at least {MIN_DIFFERENCE} people, and too "
-                f"few such groups were found among {people_count} people",
+                f"a smaller number: any two groups must differ in at least {MIN_DIFFERENCE} people, and too few such "
+                f"groups were found among {people_count} people",
                 fix="ask fewer questions, or use more people",
             )
     return chosen[1:]

@@ -31,7 +31,6 @@ from sfumato.policy import Domain, InMemory, Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import join_with_or
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -111,9 +110,7 @@ class Finding:
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
         if not self.trials > 0 or not 0 <= self.right <= self.trials or self.questions < 0:
-            raise InvalidParameter(
-                "right", self.right, f"a number of right guesses from 0 to {self.trials}, the number of trials"
-            )
+            raise InvalidParameter("right", self.right, f"a whole number from 0 to {self.trials}, the number of trials")
         object.__setattr__(self, "chance", _checked_share(self.chance, "chance"))
         if self.ceiling is not None:
             object.__setattr__(self, "ceiling", _checked_share(self.ceiling, "ceiling"))
@@ -191,7 +188,8 @@ class Findings:
         for finding in self.listed:
             if finding.answers.startswith(answers):
                 return finding
-        raise _unknown_name_error("answers", answers, [finding.answers for finding in self.listed])
+        kinds = [finding.answers for finding in self.listed]
+        raise _unknown_name_error("answers", answers, kinds, ", or the start of one")
 
     @property
     def holds(self) -> bool:
@@ -245,9 +243,9 @@ def _format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _unknown_name_error(parameter: str, name: object, names: Sequence[str]) -> InvalidParameter:
+def _unknown_name_error(parameter: str, name: object, names: Sequence[str], also: str = "") -> InvalidParameter:
     """Return the refusal of a name that is none of these."""
-    allowed = join_with_or([repr(each) for each in names])
+    allowed = f"one of {', '.join(map(repr, names))}{also}"
     return InvalidParameter(parameter, name, allowed, fix=f"for example, set {parameter} to {names[0]!r}")
 
 
@@ -313,7 +311,7 @@ class Sweep:
             raise InvalidParameter(
                 "courses",
                 self.courses,
-                f'a tuple of success curves, each with as many shares as "at" has numbers, {len(self.at)}',
+                f'a tuple of success curves, each with one share for each number in "at": {len(self.at)}',
             )
 
     def __getitem__(self, name: str) -> tuple[float, ...]:

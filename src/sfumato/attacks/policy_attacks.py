@@ -501,9 +501,11 @@ def _plan_attempts(chosen: Sequence[AttackedTable]) -> list[Planned]:
     columns = [stage for stage in chosen if stage.column is not None]
     if not presence_tables and not columns:
         raise InvalidPolicy(
-            "under replace neighbours the attack guesses a value, but no column declares bounds or at least two values",
+            "with replace neighbours the attack can only guess values, but no column declares bounds or at least two "
+            "values",
             place=f"tables.{chosen[0].table.name}.columns",
-            fix='declare the values of a column, such as values = ["yes", "no"], in a copy of the policy',
+            fix='declare the values of a column, such as values = ["yes", "no"]; to leave the policy as it is, do so '
+            "in a copy",
         )
     early, late = (
         [stage for stage in columns if stage in first_per_table],

@@ -98,8 +98,16 @@ class OneRun:
             ("lower_bound", self.lower_bound >= 0, "a number ≥ 0"),
             ("confidence", 0 < self.confidence < 1, "a number above 0 and below 1"),
             ("canaries", self.canaries >= 0, "a whole number ≥ 0"),
-            ("guesses", 0 <= self.guesses <= self.canaries, f"from 0 to {self.canaries}, the number of canaries"),
-            ("right", 0 <= self.right <= self.guesses, f"from 0 to {self.guesses}, the number of guesses"),
+            (
+                "guesses",
+                0 <= self.guesses <= self.canaries,
+                f"a whole number from 0 to {self.canaries}, the number of canaries",
+            ),
+            (
+                "right",
+                0 <= self.right <= self.guesses,
+                f"a whole number from 0 to {self.guesses}, the number of guesses",
+            ),
             ("tried", self.tried > 0, "a whole number ≥ 1"),
             ("laws", laws_valid, "OutputShares, or left out"),
         ):
@@ -232,7 +240,7 @@ def _require_power(canaries: int, guesses: int, guarantee: Guarantee, error_shar
     if enough is None:
         rule = f"a guarantee that an audit with {_MAX_CANARIES:,} canaries could refute"
         raise InvalidParameter(
-            "claim", guarantee, rule, fix="audit a claim with a smaller ε or δ, or many runs with falsify(…)"
+            "claim", guarantee, rule, fix="audit a claim with a smaller ε or δ, or use many runs, with audit.falsify(…)"
         )
     rule = f"enough to refute {guarantee}, for example {enough:,}"
     raise InvalidParameter("canaries", canaries, rule, fix=f"write canaries={enough}, and guess all of them")

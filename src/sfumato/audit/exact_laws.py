@@ -115,7 +115,9 @@ def quantiles_law(mechanism: Quantiles, values: Any) -> Law:
     """Return the law of all quantiles of one group of values, as tuples in the order of the probabilities."""
     low, high = mechanism.bounds
     if not isinstance(values, (list, tuple)) or not all(type(value) is int for value in values):
-        raise InvalidParameter("neighbours", values, "a pair of lists of integers", fix="for example, ([1], [1, 2])")
+        raise InvalidParameter(
+            "neighbours", values, "a pair of lists of integers", fix="write neighbours=([1], [1, 2])"
+        )
     if (high - low + 1) ** len(mechanism.probabilities) > MAX_OUTCOMES:
         raise _too_many_outcomes(values, "use narrower bounds or fewer quantiles")
     rows = tuple((min(max(value, low), high), Fraction(1)) for value in values)
@@ -276,7 +278,7 @@ def kept_keys_law(mechanism: KeyThreshold, counts: Any) -> Law:
     if len(unit_counts) > _MAX_KEYS or not all(
         type(count) is int and 0 <= count <= _MAX_COUNT for count in unit_counts
     ):
-        rule = f"counts of at most {_MAX_KEYS} keys, each at most {_MAX_COUNT:,}"
+        rule = f"counts from 0 to {_MAX_COUNT:,}, one for each of at most {_MAX_KEYS} keys"
         raise InvalidParameter("neighbours", counts, rule, fix="for example, write neighbours=([5, 0], [5, 1])")
     context = law_context()
     laws: Law = {(): Decimal(1)}
@@ -538,7 +540,8 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         )
     first, second = (_law_function(mechanism)(world) for world in neighbours)
     if first.keys() != second.keys():
-        raise InvalidParameter("neighbours", neighbours, "a pair of equally long inputs", fix="make them equally long")
+        fix = "for example, write neighbours=([5, 0], [5, 1])"
+        raise InvalidParameter("neighbours", neighbours, "a pair of equally long inputs", fix=fix)
     pairs = [(Fraction(first[key]), Fraction(second[key])) for key in first]
     min_probability = _PROBABILITY_ERROR if isinstance(mechanism, KeyThreshold) else Fraction(0)
     return _enumerate_pairs(pairs, mechanism.curve(), min_probability=min_probability)
@@ -611,7 +614,7 @@ def _enumerate_additive(
         raise InvalidParameter(
             "neighbours",
             neighbours,
-            "a pair of integers below 2^62 in absolute value, or of rows of such integers with the same length",
+            "a pair of integers, or of equally long rows of integers, all below 2^62 in absolute value",
             fix="for example, write neighbours=(10, 11)",
         )
     scales = mechanism.sizes

@@ -147,7 +147,7 @@ def main() -> None:
     "--lossy",
     metavar="TABLE.COLUMN",
     multiple=True,
-    help="Accept that more than half of the values of this column become NULL, which is otherwise an error. "
+    help="Accept that more than half of the values of this column become NULL; without this it is an error. "
     "Repeatable.",
 )
 def check(policy: Path, public: bool, lossy: tuple[str, ...]) -> None:

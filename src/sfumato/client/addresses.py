@@ -47,7 +47,7 @@ class Address:
         if url.startswith(_UNIX_PREFIX):
             path = url.removeprefix(_UNIX_PREFIX)
             if not path:
-                raise InvalidParameter("url", url, "unix: followed by the path of a socket", fix=_FIX)
+                raise InvalidParameter("url", url, '"unix:" followed by the path of a socket', fix=_FIX)
             return cls("http://server", path, local=True)
         return _parse_http_url(url)
 
@@ -154,7 +154,7 @@ def _read_credentials(path: Path) -> Mapping[str, ServerCredentials]:
         else {"": None}
     )
     if None in entries.values():
-        rule = f"the token file {path} is damaged: it must map server addresses to tokens"
+        rule = "the token file is damaged: it must map server addresses to tokens"
         raise SfumatoError(rule, place=str(path), fix="remove this file and run sfumato login again")
     return {name: credentials for name, credentials in entries.items() if credentials is not None}
 

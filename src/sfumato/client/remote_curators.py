@@ -406,7 +406,7 @@ def _choose_policy(policy: str | None, available: Sequence[str]) -> str:
     if policy is None and len(available) == 1:
         return available[0]
     if not available:
-        rule, fix = "a policy that lists you, and the server has none", "ask the owner to list you in a policy"
+        rule, fix = "a policy that lists you, but the server has none", "ask the owner to list you in a policy"
         raise InvalidParameter("policy", policy, rule, fix=fix)
     if policy is None or policy not in available:
         raise InvalidParameter("policy", policy, f"one of the policies on the server: {', '.join(available)}")

@@ -204,7 +204,7 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
     def clipped(self) -> Any:
         """Propose to count what limits and bounds cut from the answer. Free."""
         if not set(self.spec) <= {"sql", "limit"}:
-            rule = "SQL without parameters, which a server does not accept together with clipped()"
+            rule = "SQL without parameters, because a server does not accept them together with clipped()"
             fix = "write the values of the parameters in the SQL"
             raise InvalidParameter("question", self.text, rule, fix=fix)
         limits: dict[str, Any] = {}
@@ -229,7 +229,7 @@ def question_sql(question: Any, name: str) -> str:
         return question
     spec = question.spec if isinstance(question, RemoteQuestion) else {}
     if set(spec) != {"sql"}:
-        rule = "SQL without parameters or limits, because a server accepts those two only in a single question"
+        rule = "SQL without parameters or limits, because a server accepts these only in a question asked alone"
         fix = "write the values of the parameters in the SQL and remove limits, or ask this question alone"
         raise InvalidParameter(f"questions {name}", question, rule, fix=fix)
     return str(spec["sql"])
@@ -459,7 +459,7 @@ class RemoteRequests:
         The same request that is still open is returned, not filed twice.
         """
         if not isinstance(proposal, RemoteProposal):
-            rule = "made by this curator, such as curator.sql(…)"
+            rule = "a proposal made by this curator, such as curator.sql(…)"
             raise InvalidParameter("proposal", proposal, rule)
         body = {
             "release": proposal.release_body(*arguments, **price),

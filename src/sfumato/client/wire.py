@@ -197,7 +197,7 @@ class Wire:
             fix = "check the address, or pass the server's certificate as certificate='server.pem'; then ask again"
         if may_have_been_done:
             rule, fix = (
-                f"{rule}; the server may have carried out the request",
+                f"{rule}, but it may have carried out the request",
                 "check whether the request was carried out before you send it again",
             )
             return ServerUnavailable(rule, place=self.address.label, fix=fix)

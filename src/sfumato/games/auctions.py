@@ -223,7 +223,7 @@ def _checked_multiplicities(counts: Any, bids: int) -> NDArray[np.int64]:
             describe_array(multiplicities)
             if multiplicities.dtype.kind not in "iu" or multiplicities.ndim != 1
             else ValueWords("a list of another length, with a number below 0, or of zeros alone"),
-            "a list with a whole number ≥ 0 for each bid, of which at least one is above 0",
+            "a list of whole numbers ≥ 0, one for each bid, and not all 0",
             fix="for three bids, write counts=[2, 1, 1]",
         )
     if multiplicities.sum(dtype=np.float64) > 1 << 53:

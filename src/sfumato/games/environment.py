@@ -445,7 +445,7 @@ class WelfareSelection:
             raise InvalidParameter(
                 "sensitivity",
                 self.selection.sensitivity,
-                f"at least {float(welfare_sensitivity):.6g}, the most that one player changes an outcome's welfare",
+                f"at least {float(welfare_sensitivity):.6g}, the most by which one player changes an outcome's welfare",
                 fix=f"write sensitivity={float(welfare_sensitivity):.6g} in the mechanism",
             )
         law_of_selection(

@@ -96,7 +96,7 @@ class Mediation:
             [
                 f"{self.rounds} rounds; in each, the load of every action is known to ±{self.error():.4g} players",
                 f"privacy: {self.guarantee} for each player's type, against all other players together",
-                f"truthfulness: a player who misreports gains at most {self.misreport_gain:.4g} by changing the board",
+                f"truthfulness: a player who misreports gains at most {self.misreport_gain:.4g} by changing the loads",
             ]
         )
 
@@ -216,7 +216,7 @@ def _calibrated_mediation(game: Crowd, guarantee: Guarantee, rounds: int) -> Med
         calibrated = calibrate(lambda scale: _ComposedRounds(Gaussian(scale), rounds), guarantee, sensitivity)
         return Mediation(game, guarantee, rounds, calibrated.noise)
     except InvalidParameter:  # the sampler has a least and a largest scale
-        rule = f"an ε at which the noise of {rounds} rounds is neither too small nor too large to be drawn"
+        rule = f"a moderate number: at this ε the noise of {rounds} rounds is too small or too large to be drawn"
         fix = "use a moderate ε, such as 1, or fewer rounds"
         raise InvalidParameter("epsilon", float(guarantee.epsilon), rule, fix=fix) from None
 
@@ -357,7 +357,7 @@ def _read_column(path: Path, name: str | None) -> Iterator[str]:
             header = [cell.strip() for cell in next(rows, [])]
             column = header[0] if name is None and len(header) == 1 else name
             if column is None or header.count(column) != 1:
-                rule = f"the name of one column of the file, which has {', '.join(header) or 'none'}"
+                rule = f"the name of exactly one of the columns in the file: {', '.join(header) or 'none'}"
                 raise InvalidParameter("column", name, rule, fix="name the column of the bids, such as --column bid")
             column_index = header.index(column)
             for row in rows:

@@ -121,7 +121,7 @@ def require_single_link(path: Path) -> None:
         raise LedgerUnavailable(
             "a ledger file must have a single name, and this one has a second (a hard link, or a mount of the file)",
             place=str(path),
-            fix="remove the second name; mount the folder, not the file",
+            fix="remove the second name, or mount the folder instead of the file",
         )
 
 

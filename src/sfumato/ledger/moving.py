@@ -159,7 +159,7 @@ def _require_newest_lines(guarded: GuardedStore, anchor: Anchor | None) -> None:
             f"again{mismatch}",
             place=guarded.store.place,
             fix="move the ledger itself; if it is lost, add --anchor FILE, naming an anchor file of its last line, or, "
-            "as the owner, --accept-loss, which forgets those charges",
+            "as the owner, add --accept-loss to forget those charges",
         )
 
 

@@ -113,7 +113,7 @@ class Row(NamedTuple):
         try:
             columns = _INTEGER_FORMAT % self[:_INTEGER_COLUMNS] + "\0".join(texts)
         except TypeError:
-            raise LedgerDamaged(self.number, "a column is not of its type") from None
+            raise LedgerDamaged(self.number, "one of its columns has the wrong type") from None
         return sha256(columns.encode(errors="surrogatepass")).hexdigest()
 
 

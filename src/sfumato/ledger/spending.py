@@ -192,7 +192,7 @@ class Charged:
     ) -> None:
         additive = is_additive(mechanism)
         if not additive and not isinstance(mechanism, (SelectionMechanism, Interactive)):
-            rule = "a mechanism object (additive, selection or interactive)"
+            rule = "an additive, selection or interactive mechanism"
             raise InvalidParameter("mechanism", mechanism, rule, fix="pass an object, such as sf.Laplace(2)")
         if additive is (sensitivity is None):
             rule = "given for additive noise, and left out for any other mechanism"

@@ -41,7 +41,10 @@ class Terms:
             kind = ValueWords(f"an object of type {type(self.budget).__name__}")
             raise InvalidParameter("budget", kind, "a Budget", fix="write sf.Budget(epsilon=3)")
         if any(self.budget.spent.values()) or self.budget.spent_pure is None:
-            raise InvalidParameter("budget", self.budget, "an unspent Budget", fix="write sf.Budget(epsilon=3)")
+            spent = ValueWords("a Budget with amounts already spent")
+            raise InvalidParameter(
+                "budget", spent, "an unspent Budget", fix="make a new one, such as sf.Budget(epsilon=3)"
+            )
 
 
 _NO_COLUMNS: Where = {}

@@ -81,7 +81,9 @@ from sfumato.version import __version__
 
 T = TypeVar("T")
 P = TypeVar("P", Question, RunningTotalsProposal)
-STEP_OF_RELEASE = "This result is one step of a larger release, such as a model, which has a file of its own."
+STEP_OF_RELEASE = (
+    "This result is one step of a larger release, such as a model. The whole release has a file of its own."
+)
 POLICY_CHANGED = (
     "The policy has changed since this was answered, so the answer cannot be rebuilt: to show it, make the report with "
     "the policy as it was then."
@@ -456,7 +458,7 @@ def _require_same_unit(policy: Policy, account: Account) -> None:
 
 def _no_such_account_error(path: Path | str, name: str, account_names: Sequence[str]) -> SfumatoError:
     return SfumatoError(
-        f"this ledger has no account named {name}; an account is named after the file of its policy",
+        f"this ledger has no account named {name!r}; an account is named after the file of its policy",
         place=str(path),
         fix=f"give the policy of an account: {', '.join(f'{account}.toml' for account in account_names[:5])}",
     )

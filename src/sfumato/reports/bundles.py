@@ -534,7 +534,9 @@ def _require_extends_earlier(path: str | os.PathLike[str], bundle: Bundle, earli
     """Refuse a bundle that does not extend an earlier one: an account only grows."""
     now, then = bundle.manifest, earlier.manifest
     if (now.unit, now.neighbours) != (then.unit, then.neighbours) or now.budgets[: len(then.budgets)] != then.budgets:
-        raise _damaged_bundle_error(path, "it has another unit than the earlier bundle, or another past budget")
+        raise _damaged_bundle_error(
+            path, "its privacy unit or its past budgets differ from those of the earlier bundle"
+        )
     earlier_hashes = earlier.chain.hashes
     if bundle.chain.hashes[: len(earlier_hashes)] != earlier_hashes:
         raise _damaged_bundle_error(

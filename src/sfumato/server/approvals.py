@@ -167,7 +167,7 @@ class ApprovalService:
                 raise InvalidParameter(
                     "lines",
                     number,
-                    "the numbers of lines with your own answers",
+                    "the numbers of ledger lines with your own answers",
                     fix="find the numbers on the page History or with `sfumato history`",
                 )
         rules = view.policy.approval or ApprovalRules()

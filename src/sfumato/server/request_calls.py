@@ -80,7 +80,7 @@ class RequestCalls:
                     "user",
                     share.user,
                     "an enabled user of this server",
-                    fix="check the name; if the user is disabled, `sfumato user disable NAME --again` undoes that",
+                    fix="check the name; a disabled user is enabled again with `sfumato user disable NAME --again`",
                 )
             return self.desk.preapprove_releases(caller, name, share)
 

@@ -116,8 +116,8 @@ class WorkerProcess:
     def kill(self, seconds: float) -> None:
         """Kill the worker, and report that on standard error."""
         report = (
-            f"process {self.process.pid} did not end within {seconds:g} seconds and is killed; "
-            "charges that it has not answered stay spent"
+            f"process {self.process.pid} did not end within {seconds:g} seconds and was killed; "
+            "charges that it had not answered stay spent"
         )
         print(report, file=sys.stderr, flush=True)  # noqa: T201 - for the operator
         self.process.kill()

@@ -446,7 +446,7 @@ def test_a_budget_of_nothing_is_refused_at_once() -> None:
 def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
     tried = (QuestionResult("SELECT 1", RANDOM, "ε = 1", True, ()),)
     audit = CuratorAudit("p", "person", "add-remove", 0.99, (), tried, (), (), 1.0, 42)
-    assert audit.seed_summary == "1 random question from seed 42, which draws the same again"
+    assert audit.seed_summary == "1 random question from seed 42; the same seed draws the same again"
     assert json.loads(audit.to_json())["seed"] == 42
     assert replace(audit, seed=None).seed_summary == ""
 

@@ -96,7 +96,7 @@ def test_a_copy_beside_its_original_is_removed(tmp_path: Path) -> None:
 def test_a_copy_whose_original_is_gone_is_told(clinic: Path) -> None:
     (clinic.parent / "t.tsv").unlink()
     done = run("forget", clinic, keyboard="n\n")
-    assert f"a copy of {clinic.parent / 't.tsv'}, which is gone" in done.output
+    assert f"a copy of {clinic.parent / 't.tsv'}; the original is gone" in done.output
 
 
 def test_a_link_is_not_followed(tmp_path: Path, clinic: Path) -> None:

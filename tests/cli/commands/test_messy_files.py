@@ -420,7 +420,7 @@ def test_the_owner_sees_three_cells_and_what_is_lost_before_a_rule_is_written(tm
     written, shown = typed(tmp_path / "t.csv", "-", "", "", "-")
     assert "01/01/2024 → 2024-01-01, 02/02/2024 → 2024-02-02, 03/03/2024 → 2024-03-03" in shown
     assert "2 of 100 cells fit no rule and would be missing" in shown
-    assert "Only a few cells rule out format %m/%d/%Y: type that if it is right." in shown
+    assert "Only a few cells rule out format %m/%d/%Y: if that is how cells are written, type it." in shown
     assert 'day = { type = "date", format = "%d/%m/%Y" }' in written
     tmp_path.joinpath("policy.toml").unlink()
     other, _ = typed(tmp_path / "t.csv", "-", "", "format %d/%m/%y", "format %m/%d/%Y or %Y-%m-%d", "-")

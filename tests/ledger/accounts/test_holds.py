@@ -301,9 +301,9 @@ def test_a_share_counts_what_its_owner_holds(ledger: sf.Ledger) -> None:
 
 
 def test_a_bare_hold_names_every_currency(ledger: sf.Ledger) -> None:
-    with pytest.raises(sf.InvalidParameter, match="each budget of the account"):
+    with pytest.raises(sf.InvalidParameter, match="a cost without an amount for renyi"):
         account(ledger).open_tab(sf.Cost(1, 1, 0))
-    with pytest.raises(sf.InvalidParameter, match="each budget of the account"):
+    with pytest.raises(sf.InvalidParameter, match="a cost with an amount for renyi"):
         account(ledger, sf.Budget(1, "1e-6"), "wide").open_tab(sf.Cost(1, None, 0))
 
 

@@ -188,7 +188,7 @@ def sample_proposal(
     if policy is None:
         raise InvalidParameter("question", question, "the result of a curator's method, such as curator.sql(…)")
     if isinstance(question, SynthesisProposal | LinkedTablesProposal):
-        fix = "audit a synthetic table with canaries in one run: audit.plant and audit.one_run"
+        fix = "to audit a synthetic table, plant canaries with audit.plant(…) and use audit.one_run(…)"
         raise InvalidParameter("question", question, "answered with numbers, not with a synthetic table", fix=fix)
     tables, price_arguments = neighbours_of(policy), dict(price or arguments_at_claim(question, claim))
     pair = most_distinguishable_pair(question, claim, tables)

@@ -272,8 +272,8 @@ class OutputShares:
                     f"{cells} shares in the first, {len(self.second)} in the second, {len(self.inside)} entries of "
                     f'"inside" and {len(self.edges)} edges'
                 ),
-                "a named view of one or more cells, with a share in the first world, a share in the second and True or "
-                'False in "inside" for each cell, and no edges or one more than cells',
+                "one or more cells with a view name; each cell has a share in the first world, a share in the second "
+                'and True or False in "inside"; edges are empty, or one more than the cells',
                 fix="give as many shares in each world as there are cells",
             )
 

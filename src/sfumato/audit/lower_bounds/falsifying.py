@@ -89,7 +89,7 @@ def _sampler_for(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int]
         return lambda value, count: [mechanism.choose(value) for _ in range(count)]
     if isinstance(mechanism, AboveThreshold):
         return lambda value, count: [_ask_stream(mechanism, value) for _ in range(count)]
-    rule = "built in, or a pair of functions (one per world) that take a count and return that many outputs"
+    rule = "a built-in mechanism, or a pair of functions (one per world) that take a count and return that many outputs"
     fix = "for example, pass sf.Laplace(2)"
     raise InvalidParameter("mechanism", mechanism, rule, fix=fix)
 
@@ -340,7 +340,7 @@ def _draw_outputs(world: Sampler, count: int) -> Outputs:
         raise InvalidParameter(
             "mechanism",
             ValueWords(f"an array of shape {outputs.shape} and type {outputs.dtype}"),
-            f"a pair of functions that return {count:,} numbers, or rows of at most {MAX_COLUMNS} numbers",
+            f"a pair of functions that return {count:,} numbers, or {count:,} rows of 1 to {MAX_COLUMNS} numbers",
             fix="let both functions return as many numbers as their argument says, such as np.zeros(count)",
         )
     outputs = outputs.astype(np.int64) if outputs.dtype.kind == "b" else outputs

@@ -150,7 +150,9 @@ class CuratorAudit:
         """Return the number of random queries and their seed; empty if there were none."""
         query_count = len({result.question for result in self.tried if result.origin == RANDOM})
         question_words = "1 random question" if query_count == 1 else f"{query_count} random questions"
-        return "" if self.seed is None else f"{question_words} from seed {self.seed}, which draws the same again"
+        return (
+            "" if self.seed is None else f"{question_words} from seed {self.seed}; the same seed draws the same again"
+        )
 
     def to_json(self) -> str:
         """Serialise all results as JSON."""

@@ -14,23 +14,34 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 @click.command(short_help="Draw one private price for a file of bids.", epilog=EXIT_CODES_HELP)
 @click.argument("bids", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--epsilon", required=True, help="The privacy loss ε of each bid: 0.1 is strong privacy, 1 moderate.")
-@click.option("--column", help="The column with the bids.  [default: the only one]")
-@click.option("--table", help="With a policy: the table with the bids.  [default: the only one]")
 @click.option(
-    "--top", default="1", show_default=True, help="The highest possible price, chosen without looking at the bids."
+    "--epsilon",
+    metavar="NUMBER",
+    required=True,
+    help="The privacy loss ε of each bid: 0.1 is strong privacy, 1 moderate.",
+)
+@click.option("--column", metavar="COLUMN", help="The column with the bids.  [default: the only one]")
+@click.option("--table", metavar="NAME", help="With a policy: the table with the bids.  [default: the only one]")
+@click.option(
+    "--top",
+    metavar="NUMBER",
+    default="1",
+    show_default=True,
+    help="The highest possible price, chosen without looking at the bids.",
 )
 @click.option(
     "--steps", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="The number of possible prices."
 )
 @click.option(
     "--confidence",
+    metavar="NUMBER",
     default=DEFAULT_CONFIDENCE,
     show_default=True,
-    help="The confidence with which the guaranteed revenue and the revenue range hold.",
+    help="The confidence level of the guaranteed revenue and of the revenue range, such as 0.95.",
 )
 @click.option(
     "--count-share",
+    metavar="SHARE",
     default="0.1",
     show_default=True,
     help="The share of ε that pays for the range of the revenue; with 0 only the price is drawn.",
@@ -69,7 +80,7 @@ def command(
         _sell_from_policy(bids, (table, column), prices, (epsilon, count_share, confidence), request_id)
         return
     if request_id is not None:
-        raise click.UsageError("leave out --request-id: a file of bids has no account, and every sale is a new one")
+        raise click.UsageError("leave out --request-id: a file of bids has no account, so every sale is a new one")
     proposal = digital_goods(read_bids(bids, column), epsilon, prices, count_share=count_share)
     promise = proposal.explain(confidence)
     sale = proposal.release()

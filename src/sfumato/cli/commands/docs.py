@@ -130,6 +130,6 @@ def _open_site(path: str, anchor: str = "") -> None:
 
     file = site_folder() / ("index.html" if path == "README.html" else path)
     if not file.exists():
-        fix = "leave out --open, to print the page; or build the site in a checkout with scripts/site"
+        fix = "leave out --open to print the page, or build the site: run scripts/site in a checkout"
         raise SfumatoError("the documentation site is not built here", place="--open", fix=fix)
     click.launch(file.as_uri() + (f"#{anchor}" if anchor else ""))

@@ -22,7 +22,7 @@ def command(policy: Path, confirmed: bool) -> None:
     """List the copies of POLICY's tables that sfumato init made, and remove them after you confirm.
 
     The policy, its ledger and the original files stay. POLICY need not exist: then the copies of an init that was not
-    finished are removed. A removed file can still be on the disk's free space, in backups and in snapshots.
+    finished are removed. Traces of a removed file can remain on the disk, in backups and in snapshots.
 
     \b
     Examples:
@@ -42,7 +42,9 @@ def command(policy: Path, confirmed: bool) -> None:
         return
     for copy, original in copies.originals_by_copy.items():
         of_what = "unfinished" if original is None else f"a copy of {_printable(original)}"
-        click.echo(f"{_printable(copy)}: {of_what}{', which is gone' if copy in copies.without_original else ''}")
+        click.echo(
+            f"{_printable(copy)}: {of_what}{'; the original is gone' if copy in copies.without_original else ''}"
+        )
     if not confirmed and not click.confirm("Remove these files"):
         click.echo("Nothing was removed.")
         return

@@ -116,7 +116,7 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
     metavar="[TABLE=]…",
     help="Texts that mean a missing value in every column, separated by commas, such as 'NA,?'.",
 )
-@click.option("--relation", multiple=True, help="Use only this table of a database file. Repeatable.")
+@click.option("--relation", metavar="NAME", multiple=True, help="Use only this table of a database file. Repeatable.")
 @click.option(
     "--read-rows/--no-read-rows",
     default=None,
@@ -125,7 +125,7 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
 @click.option(
     "--copy/--no-copy",
     default=None,
-    help="Copy files to Parquet where the engine cannot read them directly, in a private folder beside the policy; "
+    help="Copy files that the engine cannot read directly to Parquet, in a private folder beside the policy; "
     "with --no-copy, leave out what cannot be read.",
 )
 @click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
@@ -137,8 +137,7 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
     "smartnoise",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Take the answers to the questions of init, such as columns and bounds, from this SmartNoise metadata file "
-    "(YAML).",
+    help="Read columns, bounds and other answers from this SmartNoise metadata file (YAML).",
 )
 @click.option(
     "--bounds-epsilon",
@@ -335,7 +334,7 @@ class _Drafting:
         tables = self._copy_tables(selected, flags["copy"])
         if not tables:
             raise InvalidPolicy(
-                "every table was skipped, or cannot be read without a copy, which was declined",
+                "no table is left: each one was skipped, or can only be read from a copy, and copies were declined",
                 place=", ".join(map(str, data)),
                 fix="allow copies (--copy), export the tables to Parquet, or skip fewer tables",
             )

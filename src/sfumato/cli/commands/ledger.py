@@ -62,7 +62,7 @@ def verify(file: Path | str, resume: bool) -> None:
 @click.option(
     "--complete",
     is_flag=True,
-    help="Include the key and the salts (JSON only), so that a ledger can be restored from OUT, which is then as "
+    help="Include the key and the salts (JSON only), so that a ledger can be restored from OUT. OUT is then as "
     "secret as FILE.",
 )
 def export(file: Path | str, out: Path, form: str, complete: bool) -> None:
@@ -124,13 +124,13 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
     "--anchor",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="If FROM is a backup or an export: a file with an anchor of its last line, as proof that FROM lacks no newer "
-    "charge.",
+    help="If FROM is a backup or an export: a file with an anchor of its last line, as proof that no charge is missing "
+    "from FROM.",
 )
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Accept that later charges, recorded only in a ledger that is now lost, are forgotten.",
+    help="Accept that charges after the last line of FROM, recorded only in a lost ledger, are forgotten.",
 )
 def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_loss: bool) -> None:
     """Move a ledger: copy every line of FROM unchanged to TO, a new file or an empty ledger in a database.
@@ -153,8 +153,7 @@ def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_los
     "--anchor",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The anchor file that you saved elsewhere. It records the last line that the ledger had when it was saved, "
-    "and FILE is checked against it.",
+    help="An anchor file that you saved elsewhere: FILE is also checked for the line that this anchor records.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def acknowledge(file: Path | str, reason: str, anchor: Path | None, yes: bool) -> None:

@@ -53,7 +53,7 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
     type=int,
     default=20,
     show_default=True,
-    help="The maximum number of answers that may be measured later, where the marginals are not enough.",
+    help="The maximum number of answers that may be measured later, where the marginals are not accurate enough.",
 )
 @click.option("--where", metavar="SQL", help="Count only rows that meet this SQL condition.")
 @click.option("--rows", type=int, metavar="N", help="Count at most N rows per unit, fewer than the policy allows.")
@@ -71,8 +71,8 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
 @click.option(
     "--within",
     metavar="NUMBER",
-    help="Instead of a price: pay the smallest ε at which an estimate that passes the private test is within ± NUMBER "
-    "of the exact answer.",
+    help="Instead of a price: pay the smallest ε at which every estimate that is accepted as close to the data is "
+    "within ± NUMBER of the exact answer.",
 )
 @click.option(
     "--confidence",

@@ -125,8 +125,8 @@ _price_options = options.combine_decorators(
         "--delta",
         metavar="NUMBER|default",
         default="0",
-        help="With --epsilon: the δ of the price, which allows Gaussian noise; write 'default' to use the δ "
-        "that is proposed for a question that finds its groups in the data.",
+        help="With --epsilon: the δ of the price, which allows Gaussian noise; write 'default' for the δ "
+        "that is proposed where groups are found in the data.",
     ),
     click.option(
         "--rho",

@@ -37,8 +37,8 @@ _WELCOME = "End a question with ; to see its price and expected error before it 
     "--delta",
     metavar="NUMBER|default",
     default="0",
-    help="With --epsilon: the δ of the price, which allows Gaussian noise; write 'default' to use the δ "
-    "that is proposed for a question that finds its groups in the data.",
+    help="With --epsilon: the δ of the price, which allows Gaussian noise; write 'default' for the δ "
+    "that is proposed where groups are found in the data.",
 )
 @click.option(
     "--yes", is_flag=True, help="Spend without asking for confirmation; a script can spend only with this flag."

@@ -52,7 +52,8 @@ def command() -> None:
 @click.option(
     "--split/--sampled",
     default=None,
-    help="Whether each respondent answers all questions, or one at random.  [default: the more accurate]",
+    help="Each respondent answers all questions, with ε split over them, or one question at random.  "
+    "[default: the more accurate]",
 )
 @click.option(
     "--respondents",

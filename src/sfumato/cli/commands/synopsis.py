@@ -43,7 +43,7 @@ def show(file: Path) -> None:
     "--ledger",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="A JSON export of the ledger, or an anchor of it: check too that it has the line of the charge for FILE.",
+    help="A JSON export or an anchor of the ledger: also check that it contains the charge for FILE.",
 )
 def verify(file: Path, ledger: Path | None) -> None:
     """Check every byte of FILE, recompute its charge from its plan, and check its guarantee."""

@@ -55,7 +55,7 @@ def _parse_span(_ctx: click.Context, _parameter: click.Parameter, text: str | No
     "--price",
     default="",
     metavar="TERMS",
-    help="The price of questions from PostgreSQL clients that cannot set a price, such as epsilon=0.1 or within=50.",
+    help="The price, such as epsilon=0.1 or within=50, of questions from PostgreSQL clients that cannot set one.",
 )
 @click.option("--label", default="", metavar="TEXT", help="A note on what the token is for.")
 @options.ledger_here

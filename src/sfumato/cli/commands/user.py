@@ -62,7 +62,11 @@ def disable(name: str, again: bool, ledger: Path | str | None) -> None:
 @command.command(epilog=EXIT_CODES_HELP)
 @click.argument("name")
 @click.option(
-    "--url", default="http://127.0.0.1:8765", show_default=True, help="The address at which people open the server."
+    "--url",
+    metavar="URL",
+    default="http://127.0.0.1:8765",
+    show_default=True,
+    help="The address at which people open the server.",
 )
 @options.ledger_here
 def link(name: str, url: str, ledger: Path | str | None) -> None:

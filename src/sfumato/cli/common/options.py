@@ -112,7 +112,7 @@ questions = click.option(
     is_flag=False,
     flag_value="all",
     metavar="[LINES]",
-    help="Show questions and answers, of all lines of the ledger or only of these, such as 4,7.",
+    help="Show the questions and answers of these ledger lines, such as 4,7; without LINES, of all.",
 )
 title = click.option("--title", metavar="TEXT", help="The title of the page.")
 passphrase_file = click.option(

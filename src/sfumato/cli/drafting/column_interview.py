@@ -337,7 +337,7 @@ def rules_note(column: str, proposal: CellProposal, unread: UnreadCells | None) 
     examples = ", ".join(f"{_display_cell(text)} → {value}" for text, value in proposal.examples)
     lost = "" if unread is None else f" {unread.unread:,} of {unread.cells:,} cells fit no rule and would be missing."
     rivals = " or ".join(dict.fromkeys(format_rules(rival.rules) for rival in proposal.rivals))
-    other = f" Only a few cells rule out {rivals}: type that if it is right." if rivals else ""
+    other = f" Only a few cells rule out {rivals}: if that is how cells are written, type it." if rivals else ""
     return f"{_PRIVATE} cells of {column} would be read as {examples}.{lost}{other}"
 
 

@@ -281,11 +281,11 @@ def id_question(table: str, unit: str, default: str | None) -> InterviewQuestion
 def max_rows_question(table: str, unit: str, proposal: str | None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.max_rows",
-        f"{table}: the most rows of one {unit} that count",
+        f"{table}: the maximum number of rows that count per {unit}",
         DEFAULT_MAX_ROWS,
         f"If a {unit} has more rows, only this many count in a question. Noise grows with the limit: with 10, a "
         "count is ten times as noisy as with 1; too small a limit leaves rows out. Choose it from what you know of "
-        "the field: choosing it from exact figures of these data reveals something of the people in them. sfumato "
+        "the field: choosing it from exact figures of these data reveals something about the people in them. sfumato "
         "check shows what a limit costs, and sfumato limits finds one privately.",
         f"--max-rows {quote(table)}=NUMBER, or --max-rows NUMBER for all tables",
         proposal,

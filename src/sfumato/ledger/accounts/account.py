@@ -644,7 +644,9 @@ class Account:
 
     def _checked_cost(self, cost: Cost, parameter: str) -> Cost:
         if (cost.renyi is None) is not (self._opening_terms.budget.order is None):
-            raise InvalidParameter(parameter, cost, "a mapping with an amount for each budget of the account")
+            with_renyi, counted = ("with", "") if cost.renyi is None else ("without", "no ")
+            rule = f"a cost {with_renyi} an amount for renyi: this account counts {counted}Rényi divergence"
+            raise InvalidParameter(parameter, cost, rule, fix="compute the cost with account.cost(…)")
         if any(amount is not None and amount > _MAX_UNITS for amount in (cost.pure, cost.renyi, cost.failure)):
             raise InvalidParameter(parameter, ValueWords("a larger amount"), "a cost with amounts of at most 1e300")
         return cost.with_short_fractions()

@@ -131,8 +131,7 @@ class PeriodAccounts(Account):
         if not self.periods:
             raise Unsupported(
                 "no-periods",
-                f"a release is charged to the accounts of the {self.per}s that it reads, but this kind of release "
-                f"does not read by {self.per}",
+                f"every {self.per} has its own account, and this kind of release cannot be charged by {self.per}",
                 place=f"account {self.name!r}",
                 fix="use SQL or table(…), or write a policy with one account: leave out per",
             )

@@ -49,7 +49,10 @@ class SettledAnswer:
         if self.entry.curve.parts:
             fix = "leave out the parts of the entry"
             raise InvalidParameter(
-                "entry", self.entry.parts, "without parts, because the tab already pays for its privacy loss", fix=fix
+                "entry",
+                self.entry.parts,
+                "an entry without parts, because the tab already pays for its privacy loss",
+                fix=fix,
             )
         checked_text(self.body, "body", MAX_BODY_LENGTH)
 
@@ -85,7 +88,7 @@ class Tab:
             raise InvalidParameter(
                 "entry",
                 [type(mechanism).__name__ for mechanism in entry.mechanisms],
-                "a release that is complete when it is charged, unlike AboveThreshold, which goes on answering",
+                "a release that is complete when it is charged, not one that goes on answering, such as AboveThreshold",
                 fix="open a tab of its own for this mechanism: it is charged in full when that tab opens",
             )
         owner = self.opening.analyst
@@ -282,8 +285,8 @@ def amended_budget(old: Budget, epsilon: Number, delta: Fraction, reserve: Fract
         raise InvalidParameter(
             "epsilon",
             format_exact(promise.epsilon),
-            f"a number above {float(min_epsilon):.6g} at this δ, because a smaller ε leaves no budget in the account's "
-            f"Rényi divergence of order {float(old.order or 0):.6g}",
+            f"a number above {float(min_epsilon):.6g} at this δ: the account's Rényi order of "
+            f"{float(old.order or 0):.6g} is fixed, and at that order a smaller ε leaves no Rényi budget",
             fix="choose a larger ε or δ",
         )
     raise InvalidParameter(

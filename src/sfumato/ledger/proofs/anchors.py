@@ -260,7 +260,7 @@ def _open_lost_account(transaction: Transaction, anchored_account: AnchoredAccou
     last = transaction.last_account_line(anchored_account.name)
     if transaction.terms(last.terms).budget.order != anchored_account.terms.budget.order:
         raise AccountDiffers(
-            "the anchor counts the privacy loss of this account in another order of Rényi divergence",
+            "the anchor counts the privacy loss of this account at a different Rényi order",
             place=f"account {anchored_account.name!r}",
             fix="give the anchor that belongs to this ledger",
         )

@@ -340,8 +340,8 @@ class SQLiteStore:
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", None) or 0
             if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-                why = "SQLite cannot read this file, which is not a ledger or is destroyed"
-                fix = "check the path (default: sfumato.ledger beside the policy); if it is right, restore a backup"
+                why = "this file cannot be read as an SQLite database"
+                fix = "name the ledger (default: sfumato.ledger beside the policy); if this is it, restore a backup"
                 raise LedgerDamaged(None, why, fix=fix) from error
             rule, fix = _REFUSALS.get(code & 0xFF, _OTHER_REFUSAL)
             raise LedgerUnavailable(rule, place=self.place, fix=fix) from error

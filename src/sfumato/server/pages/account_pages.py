@@ -215,8 +215,9 @@ def promise_sentences(face: PublicFace, standing: Standing | PeriodStandings) ->
             "all answers together stay within ε = "
             f"{format_exact(face.budget.epsilon)}{delta_clause}, however many questions are asked"
         )
+    rows = "this row" if face.unit.every_row else "these rows"
     return (
-        f"Protected: {face.unit}. Every answer would have come out almost the same if this data {change}.",
+        f"Protected: {face.unit}. Every answer would have come out almost the same if {rows} {change}.",
         f"“Almost” is measured by ε: {bound}. The smaller ε is, the less anybody can learn about one {face.unit.name}.",
         "Facts about the population as a whole are not protected: answers are meant to show them.",
     )

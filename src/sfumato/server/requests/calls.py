@@ -288,7 +288,7 @@ NAMES = tuple(form.name for form in FORMS)
 def negotiate_encoding(name: str | None, accepted: Iterable[str]) -> AnswerEncoding:
     """Return the encoding that is named, or else the first that the Accept headers allow."""
     if name is not None:
-        return next((form for form in FORMS if form.name == name), None) or _refuse_encoding("this form is unknown")
+        return next((form for form in FORMS if form.name == name), None) or _refuse_encoding("this format is unknown")
     ranges = [media_range for header in accepted for media_range in _accepted_media(header)]
     if not ranges:
         return FORMS[0]
@@ -296,7 +296,9 @@ def negotiate_encoding(name: str | None, accepted: Iterable[str]) -> AnswerEncod
         for form in FORMS:
             if media in ("*/*", form.media_type, form.media_type.partition("/")[0] + "/*"):
                 return form
-    return _refuse_encoding(f"answers are available as {', '.join(form.media_type for form in FORMS)}")
+    return _refuse_encoding(
+        f"the Accept header allows none of the formats {', '.join(form.media_type for form in FORMS)}"
+    )
 
 
 def encoded_response(answer: Any, form: AnswerEncoding, name: str) -> Response:

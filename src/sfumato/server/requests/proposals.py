@@ -116,7 +116,7 @@ class ProposalKind:
         parameters = inspect.signature(getattr(self.proposal_class, _METHODS.get(method, method))).parameters
         for name, value in given_terms.items():
             if name not in parameters:
-                rule = f"left out, because {method!r} of {self.name!r} does not take it"
+                rule = f"left out, because {method!r} of {self.name!r} has no such parameter"
                 short_name = name.removesuffix("_")
                 raise InvalidParameter(short_name, value, rule, fix=f"leave out {quote_parameter(short_name)}")
         for parameter in list(parameters.values())[1:]:

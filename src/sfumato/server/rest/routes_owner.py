@@ -154,7 +154,7 @@ OPERATIONS = (
         "new_login_link",
         "POST",
         "/v1/links",
-        "Create a login link for a user, which works once.",
+        "Create a one-time login link for a user.",
         new_login_link,
         _OWNER,
         NewLink,
