@@ -35,7 +35,8 @@ def test_a_user_is_added_disabled_and_let_in_again() -> None:
         ("otto", "auditor", False),
     ]
     assert "disabled" in run("user", "list").stdout
-    assert run("user", "disable", "ana", "--again").exit_code == 0
+    assert run("user", "enable", "ana").stdout == "enabled: ana\n"
+    assert run("user", "enable", "nobody").exit_code == 2
     assert run("user", "disable", "nobody").exit_code == 2
     with open_people_file() as people:
         assert [each.act for each in people.acts()] == ["user added", "user added", "user disabled", "user enabled"]

@@ -51,7 +51,7 @@ SHORT_HELP = {
     "running": "Ask for running totals over days, at one price.",
     "above": "Find which of many counts exceed a threshold.",
     "requests": "Ask a server's owners to approve a release, or decide on it.",
-    "user": "Add, disable or list the users of a server.",
+    "user": "Add, disable, enable or list the users of a server.",
     "token": "Create, list or revoke the tokens of a server's users.",
     "login": "Save your token for a server.",
     "completion": "Print the completion script of bash, zsh or fish.",

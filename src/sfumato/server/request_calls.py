@@ -80,7 +80,7 @@ class RequestCalls:
                     "user",
                     share.user,
                     "an enabled user of this server",
-                    fix="check the name; a disabled user is enabled again with `sfumato user disable NAME --again`",
+                    fix="check the name, or enable the user again with `sfumato user enable NAME`",
                 )
             return self.desk.preapprove_releases(caller, name, share)
 

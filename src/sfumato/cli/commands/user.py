@@ -1,4 +1,4 @@
-"""``sfumato user``: add, disable and list the users of a server, and let them log in."""
+"""``sfumato user``: add, disable, enable and list the users of a server, and let them log in."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.group(short_help="Add, disable or list the users of a server.", epilog=EXIT_CODES_HELP)
+@click.group(short_help="Add, disable, enable or list the users of a server.", epilog=EXIT_CODES_HELP)
 def command() -> None:
-    """Add, disable and list the users of a server, for all policies that share the ledger in this folder.
+    """Add, disable, enable and list the users of a server, for all policies that share the ledger in this folder.
 
     Users are stored beside the ledger, in a file that only you can read. Every change is recorded there permanently.
 
@@ -48,15 +48,27 @@ def add(name: str, role: str, ledger: Path | str | None) -> None:
 
 @command.command(epilog=EXIT_CODES_HELP)
 @click.argument("name")
-@click.option("--again", is_flag=True, help="Enable the user again instead of disabling them.")
 @options.ledger_here
-def disable(name: str, again: bool, ledger: Path | str | None) -> None:
+def disable(name: str, ledger: Path | str | None) -> None:
     """Lock the user NAME out immediately, with all tokens and sessions. Their history stays."""
+    _set_disabled(name, True, ledger)
+    click.echo(f"disabled: {name}")
+
+
+@command.command(epilog=EXIT_CODES_HELP)
+@click.argument("name")
+@options.ledger_here
+def enable(name: str, ledger: Path | str | None) -> None:
+    """Let the disabled user NAME in again: tokens that were not revoked work again, login links do not."""
+    _set_disabled(name, False, ledger)
+    click.echo(f"enabled: {name}")
+
+
+def _set_disabled(name: str, disabled: bool, ledger: Path | str | None) -> None:
     from sfumato.server.people.people_file import command_line_user, open_people_file
 
     with open_people_file(ledger) as people:
-        people.set_disabled(name, not again, by=command_line_user())
-    click.echo(f"{'enabled' if again else 'disabled'}: {name}")
+        people.set_disabled(name, disabled, by=command_line_user())
 
 
 @command.command(epilog=EXIT_CODES_HELP)

@@ -50,7 +50,7 @@ _TOKEN_WITH_USER = (
 _SELECT_SALT_SECRET = "SELECT value FROM secrets WHERE name = 'salt'"
 _SALT_BYTES = 16
 _MAX_ACTS = 1000
-_ENABLE_FIX = "enable the user first, on the page People or with `sfumato user disable NAME --again`"
+_ENABLE_FIX = "enable the user first, on the page People or with `sfumato user enable NAME`"
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class PeopleFile:
             raise InvalidParameter("role", role, f"one of {', '.join(Role)}") from None
         with self.database.write_transaction() as transaction:
             if transaction.execute("SELECT 1 FROM users WHERE name = ?", (name,)).fetchone():
-                fix = "choose another name; a disabled user is enabled again with `sfumato user disable NAME --again`"
+                fix = "choose another name, or enable a disabled user again with `sfumato user enable NAME`"
                 raise InvalidParameter("user", name, "a name that was never used on this server", fix=fix)
             transaction.execute("INSERT INTO users VALUES (?, ?, ?, 0)", (name, parsed_role.value, self._now_micros()))
             self._record_act(transaction, by, "user added", f"{name}, {parsed_role.value}")
