@@ -155,8 +155,8 @@ def test_a_range_is_asked_for_by_name_and_explained(opened: Curators) -> None:
     with pytest.raises(sf.InvalidParameter, match='"value"'):
         ask.release(epsilon=1, range="rank")
     plain, ranged = (str(ask.explain(epsilon=1, range=each)) for each in (None, "value"))
-    assert "half of the share of the quantiles pays for intervals of values" in ranged
-    assert "half of the share" not in plain
+    assert "half of the quantiles' share pays for the intervals of values" in ranged
+    assert "half of the quantiles' share" not in plain
     assert ask.error(epsilon=1, range="value")["m"] > ask.error(epsilon=1)["m"]  # half of the price is left for it
 
 

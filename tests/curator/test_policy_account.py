@@ -43,7 +43,7 @@ def test_receipts_name_every_epsilon_an_account_has_had(tmp_path: Path) -> None:
     last = receipt(path)
     assert last.epsilons == ("1", "3", "2.5")
     assert "ε = 2.5 for life" in last.short()
-    assert "the owner changed ε: 1, then 3, then 2.5, and guarantees the largest ε they will ever allow" in last.short()
+    assert "the owner changed ε: 1, then 3, then 2.5; the guarantee is the largest ε ever allowed" in last.short()
 
 
 def test_no_budget_is_amended_below_what_it_spent(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_an_owner_is_warned_from_a_tenth_of_a_unit_on(
 def test_a_unit_of_a_period_is_named_as_it_is_counted(tmp_path: Path) -> None:
     words = exposure_warning(read(write(tmp_path, delta="0.5", period=PERIOD)), 500)
     assert words is not None
-    assert "publishes some patient-day's rows with probability 1 − (1 − 0.5)^500 = above 99.9 %" in words
+    assert "publishes some patient-day's rows with probability 1 − (1 − 0.5)^500 > 99.9 %" in words
 
 
 def test_only_the_private_part_of_a_check_depends_on_the_number_of_units(

@@ -301,7 +301,7 @@ def test_power_is_told_before_paying(clinic: sf.Curator) -> None:
     # of two shares without noise: δ/√(2·p(1−p)/n) = 3.8 standard errors, found 97 % of the time
     assert float(weak) < 0.4 < 0.9 < float(strong) <= 1
     assert Power.from_json(strong.to_json()) == strong
-    assert str(strong).startswith("at ε = 2 shares of 0.3 and 0.45 in groups of 300 are found")
+    assert str(strong).startswith("at ε = 2, a test of shares of 0.3 and 0.45 in groups of 300 rejects")
     assert float(proposal.power(2, sizes=300, shares=["0.3", "0.3"])) < 0.12
     means = clinic.test("trend", clinic.sql(WEIGHTS).limit(rows=1))
     assert float(means.power(2, sizes=400, means=[50, 55, 60, 65], deviation=10)) > 0.9
@@ -353,9 +353,7 @@ def test_power_over_counts_is_that_of_the_tests_without_noise_and_less_with_it(c
             proposal.power(1)
         with pytest.raises(InvalidParameter):
             proposal.power(1, **{name: [*values, 7] for name, values in assumed.items()})
-    assert str(cases[2][0].power(1, shares=["0.53"])).startswith(
-        "at ε = 1 counts of a share of 0.53 of 3,000 are found"
-    )
+    assert str(cases[2][0].power(1, shares=["0.53"])).startswith("at ε = 1, a test of a share of 0.53 of 3,000 rejects")
     for proposal, assumed, _ in cases[:2]:
         with pytest.raises(InvalidParameter, match=r"level must be at least 0\.005"):
             proposal.power(1, **assumed, level="0.001")

@@ -90,7 +90,8 @@ def test_power_without_noise_is_that_of_the_correlation_of_many_rows(forest: sf.
     power = correlation_test(forest).power(1000, sizes=4000, correlation="0.05", means=[50, 3], deviation=[10, 1])
     assert abs(float(power) - stats.norm.sf(1.96 - 3.16)) < 0.09
     assert str(power).startswith(
-        "at ε = 1000 correlations of 0.05 in 4,000 rows with means of 50 and 3 and deviations of 10 and 1 are found"
+        "at ε = 1000, a test of correlations of 0.05 in 4,000 rows with means of 50 and 3 and deviations of 10 and 1 "
+        "rejects"
     )
 
 

@@ -286,9 +286,9 @@ def test_only_names_can_be_refused_of_answers() -> None:
     form = FORMS["split"]
     for answers in ({}, {"smokes": object()}, {"smokes": "maybe", "pet": 10**400}):
         assert form.check(form.answer(answers))
-    with pytest.raises(sf.SfumatoError, match="the names of its questions as keys: smokes, pet"):
+    with pytest.raises(sf.SfumatoError, match="use only these names as keys: smokes, pet"):
         form.answer({"smoke": "yes"})
-    with pytest.raises(sf.SfumatoError, match="mapping whose keys are names of questions of the form"):
+    with pytest.raises(sf.SfumatoError, match="mapping whose keys are names of this form's questions"):
         form.answer("yes")  # type: ignore[arg-type]
 
 

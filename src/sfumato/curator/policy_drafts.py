@@ -318,7 +318,9 @@ def detect_tables(path: Path, options: TextOptions, *, read_rows: bool) -> list[
         ]
     relations: list[str | None] = [*tables(path)] if file_type == "duckdb" else [None]
     if not relations:
-        raise InvalidPolicy("this database has no tables", place=str(path), fix="create a table in the database first")
+        raise InvalidPolicy(
+            "this database has no tables", place=str(path), fix="check the path, or create a table in the database"
+        )
     return [
         DetectedTable(path, relation, _require_stored_columns(path, relation), tuple(unusable_columns(path, relation)))
         for relation in relations
@@ -352,7 +354,7 @@ def _require_stored_columns(path: Path, relation: str | None) -> dict[str, Type 
     columns = schema(path, relation)
     if not columns:
         raise InvalidPolicy(
-            "no column has a name that a policy can use, which has 1 to 63 visible characters",
+            "a policy can use only columns with names of 1 to 63 visible characters, and here no column has one",
             place=str(path),
             fix="rename the columns in the file",
         )

@@ -47,7 +47,7 @@ Rows = Annotated[str | Any, SizeBounds(1, 65536), ROWS]
 """The rows of a model: the name of a private table, a SELECT, or in Python a ``RowSelection``."""
 
 
-ROWS_HELP = "A private table, or a SELECT: joins, one row per unit with GROUP BY its id, UNION ALL."
+ROWS_HELP = "A private table, or a SELECT, which may have joins, UNION ALL, or GROUP BY the unit's id."
 
 
 def option_field(help_text: str, default: Any = ..., *, local: bool = False) -> Any:
@@ -69,7 +69,7 @@ _COLUMN_WIDTHS = Mapping[str, Number] | Number
 _QUESTION_WIDTHS = Mapping[str, Number | Mapping[str, Number]] | Number
 
 TERMS: Mapping[str, PriceTerm] = {
-    "epsilon": PriceTerm("epsilon", Number, "The price: the release is ε-differentially private by itself."),
+    "epsilon": PriceTerm("epsilon", Number, "The price ε: this release, taken alone, is ε-differentially private."),
     "delta": PriceTerm("delta", Number, "With epsilon: (ε, δ)-differentially private; allows Gaussian noise."),
     "rho": PriceTerm("rho", Number, "The price in ρ (zero-concentrated differential privacy), instead of epsilon."),
     "within": PriceTerm("within", Number, "The largest acceptable error, instead of a price."),
@@ -93,18 +93,22 @@ TERMS: Mapping[str, PriceTerm] = {
     "values_epsilon": PriceTerm("values_epsilon", Number, "The part of the price that pays for noisy values."),
     "counting": PriceTerm("counting", Number, "The share of the price that pays for the number of buyers."),
     "sizes": PriceTerm(
-        "sizes", Sequence[Number] | Number, "For power: the assumed size of each group; of a correlation, all rows."
+        "sizes",
+        Sequence[Number] | Number,
+        "For power: the assumed size of each group; for a correlation, the number of all rows.",
     ),
     "shares": PriceTerm("shares", Sequence[Number], "For power: the assumed share of the outcome in each group."),
     "means": PriceTerm("means", Sequence[Number], "For power: the assumed mean of each group, or of both columns."),
     "deviation": PriceTerm(
         "deviation",
         Sequence[Number] | Number,
-        "For power, with means: the standard deviation of the values; of a correlation, that of each column.",
+        "For power, with means: the standard deviation of the values; for a correlation, one for each column.",
     ),
     "counts": PriceTerm("counts", Sequence[Number], "For power: the assumed count of each group."),
     "correlation": PriceTerm("correlation", Number, "For power: the assumed correlation."),
-    "level": PriceTerm("level", Number, "For power: the largest p-value that counts as found."),
+    "level": PriceTerm(
+        "level", Number, "For power: the significance level, the largest p-value at which a test rejects."
+    ),
 }
 """All price terms. Those up to ``fresh`` are fields of ``release.requests.Request`` or of a call."""
 

@@ -184,7 +184,7 @@ def _cost_words(cost: Cost, subject: ApprovalRequest) -> str:
     if cost.pure is not None:
         return cost.words
     if subject.epsilon is None:
-        return f"{cost.words}, which no ε bounds"
+        return f"{cost.words}, without a bound in ε"
     at_delta = "" if subject.delta is None else f" at δ = {format_rounded_up(subject.delta)}"
     return f"{cost.words}: ε = {format_rounded_up(subject.epsilon)}{at_delta}"
 

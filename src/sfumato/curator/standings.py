@@ -172,10 +172,10 @@ class Standing:
         closed = [name for name in payment_currencies if name not in self.left]
         if not closed:
             return []
-        rule = f"A release must fit into what is left in {' or '.join(payment_currencies)}, and in failure (δ)."
+        rule = f"A release must fit into what is left of {' or '.join(payment_currencies)}, and of failure (δ)."
         open_currencies = [name for name in payment_currencies if name in self.left]
         consequence = (
-            f"only what fits {open_currencies[0]} is accepted" if open_currencies else "nothing more is accepted"
+            f"only what fits into {open_currencies[0]} is accepted" if open_currencies else "nothing more is accepted"
         )
         subject = f"The currency {closed[0]} is" if len(closed) == 1 else "Both are"
         return [rule, f"{subject} closed: more was spent than it allows, so {consequence}."]
@@ -244,7 +244,7 @@ class PeriodStandings:
 
     def details(self) -> list[str]:
         """Explain that each period has its own currencies."""
-        return [f"each {self.per} has currencies of its own"]
+        return [f"each {self.per} has its own amount of each currency"]
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

@@ -319,9 +319,8 @@ class StepSearch:
         """Describe the steps of the search: what is counted, and which steps are selected."""
         coverage = f"with {format_percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         counts, split = (measurement.mechanism.words() for measurement in self.measurements)
-        claim = (
-            f"no step with {self.error(confidence):,} or more {counted_noun} is outside, except in the share left out"
-        )
+        size = f"{self.error(confidence):,} or more {counted_noun}"
+        claim = f"every step with {size} is inside, except for the share left out"
         return (
             PlanStep("count", f"{counted_noun} on each step", f"{counts}: one unit is on one step"),
             PlanStep("choose", f"the {selection}, from noisy counts alone", f"{coverage} {claim}"),

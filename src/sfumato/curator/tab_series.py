@@ -25,7 +25,7 @@ from sfumato.release.payers import TabPayer
 from sfumato.release.proposal import ReleaseCall
 from sfumato.release.releasing import ReleaseRequest, ReleaseStrategy
 
-STOPPING_MESSAGE = "stopping after this step; Ctrl-C again stops at once, and the whole held price is spent"
+STOPPING_MESSAGE = "stopping after this step; Ctrl-C again stops at once, and the whole reserved price is then spent"
 
 
 @dataclass

@@ -54,10 +54,10 @@ def exposure_warning(policy: Policy, units: int) -> str | None:
     rows = "row" if unit.every_row else f"{name}'s rows"
     delta_text = format_probability(delta)
     exposed = -math.expm1(units * math.log1p(-float(delta))) if delta < 1 else 1.0
-    percent = f"{100 * exposed:.1f} %" if exposed < 0.999 else "above 99.9 %"
+    percent = f"= {100 * exposed:.1f} %" if exposed < 0.999 else "> 99.9 %"
     return (
         f"δ = {delta_text} is dangerous for {units:,} units: a mechanism that publishes each {rows} with probability δ "
-        f"keeps this promise, and publishes some {rows} with probability 1 − (1 − {delta_text})^{units} = {percent}. "
+        f"keeps this promise, and publishes some {rows} with probability 1 − (1 − {delta_text})^{units} {percent}. "
         f"Choose a δ of at most 1/(100 · n), such as {format_probability(proposed_delta(units))}."
     )
 

@@ -188,7 +188,7 @@ class _Parser:
 
     def _syntax_refusal(self, position: int) -> InvalidParameter:
         rest = self.text[position : position + 30]
-        fault = f"does not fit from {rest!r} on" if rest else "ends too early"
+        fault = f"cannot be read from {rest!r} on" if rest else "ends too early"
         rule = (
             "target ~ terms joined by +, where a term is a column, C(column), center(column), a square or a "
             f"product; this formula {fault}"

@@ -59,7 +59,9 @@ class Power:
 
     def __str__(self) -> str:
         share = format_percent(round(float(self), 2))
-        return f"at {self.price} {self.assumed} are found {share} of the time (p ≤ {format_number(self.level)})"
+        return (
+            f"at {self.price}, a test of {self.assumed} rejects {share} of the time (p ≤ {format_number(self.level)})"
+        )
 
     __repr__ = __str__
 
@@ -96,7 +98,7 @@ class AssumedGroups:
             effects = _parse_numbers(shares, "shares", count)
             if effects.min() < 0 or effects.max() > 1:
                 raise InvalidParameter(
-                    "shares", shares, "from 0 to 1 for each group", fix="give each group a share such as 0.5"
+                    "shares", shares, "a number from 0 to 1 for each group", fix="write for example shares=[0.2, 0.3]"
                 )
             return cls(_require_positive(_parse_numbers(sizes, "sizes", count), "sizes"), effects)
         if deviation is None:
@@ -199,7 +201,7 @@ class AssumedShare:
         return cls(of, share, float(exact(equals, "equals")))
 
     def __str__(self) -> str:
-        return f"counts of a share of {format_number(self.share)} of {self.of:,}"
+        return f"a share of {format_number(self.share)} of {self.of:,}"
 
     def count_rejections(self, law: NoiseLaw, level: float) -> int:
         """Count the simulated noisy counts whose p-value for both sides is at most the level.

@@ -80,7 +80,7 @@ class PublishedColumns:
                 fix="pass one of its releases, such as synopsis.releases[0]",
             )
         if synopsis.plan.marginals:
-            rule = "published with Gaussian noise, whose sums are normal"
+            rule = "published with Gaussian noise, because the ranges assume normal noise"
             raise InvalidParameter(
                 "synopsis", ValueWords("Laplace noise"), rule, fix="publish it with a δ, or at a price in ρ"
             )

@@ -68,7 +68,10 @@ def code_candidate(source: Any, table: Table, names: Sequence[str], parameter_na
     """
     if isinstance(source, (str, os.PathLike)) and not glob.glob(os.fspath(source), recursive=True):
         raise InvalidParameter(
-            parameter_name, os.fspath(source), "a table, or the path of an existing file", fix="check the path"
+            parameter_name,
+            os.fspath(source),
+            "a table, or the path of an existing file",
+            fix="check the path, or pass a pandas, polars or Arrow table",
         )
     columns = {name: table.columns[name] for name in names}
     codings = {name: coding for name, coding in table.codings.items() if name in columns}

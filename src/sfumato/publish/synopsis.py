@@ -212,7 +212,7 @@ class Synopsis:
                 " and ".join(self.attributes[p].name for p in measured_set)
                 for measured_set in self._synopsis_estimates.sets[:3]
             )
-            fix = f"choose columns from one of {published}; for other columns use SQL, which answers with bounds"
+            fix = f"choose columns of one of these sets: {published}; for others use SQL, which answers with bounds"
             raise InvalidParameter(
                 "columns", list(columns), "chosen from columns that were published together", fix=fix
             )
@@ -448,13 +448,13 @@ def _require_combinable(first: Synopsis, second: Synopsis) -> None:
     for name, fact in facts.items():
         if fact(first) != fact(second):
             raise InvalidParameter(
-                "other", name, f"a synopsis with the same {name}", fix="query each synopsis separately"
+                "other",
+                ValueWords(f"one that differs in its {name}"),
+                f"a synopsis with the same {name}",
+                fix="query each synopsis separately",
             )
     if first.plan.marginals or second.plan.marginals:
-        rule = (
-            "a synopsis with Gaussian noise, because with Laplace noise a release that depends on an "
-            "earlier one has no range"
-        )
+        rule = "a synopsis with Gaussian noise, because no ranges are known for sums of synopses with Laplace noise"
         raise InvalidParameter("other", ValueWords("Laplace noise"), rule, fix="query each synopsis separately")
 
 

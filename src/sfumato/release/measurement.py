@@ -162,7 +162,7 @@ class Batch:
             raise InvalidParameter(
                 "measurements",
                 self.measurements,
-                "either all of all units, or all of one sample of units",
+                "all over all units, or all over the same sample of units",
                 fix="release the measurements of the sample on their own",
             )
 

@@ -30,7 +30,6 @@ from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import KeyHolders, MeasureTotals
 from sfumato.privacy import Budget, Curve, Neighbours
-from sfumato.privacy.amounts import PURE_TOTAL
 from sfumato.privacy.calibration import least_parameter_by_shortfall
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, format_probability
 from sfumato.quick_dataclass import dataclass
@@ -197,6 +196,8 @@ def price_release(
     )
 
 
+NO_LATER_PURE_CHARGES = "later answers of this account could no longer be charged in ε alone"
+"""The consequence of a first Gaussian release."""
 _ONLY_SELECTIONS = "every column is a selected value, and a selection is paid for with ε alone"
 _LAPLACE_REQUESTED = "you asked for Laplace noise, which is paid for with ε alone"
 
@@ -212,10 +213,7 @@ def _explain_unused_delta(chosen: PricedRelease, candidates: Sequence[PricedRele
     comparison = f"Gaussian noise would have {error_ratio:.2g} times the error"
     if error_ratio <= 1 / 2:
         return f"{comparison}, but the account can no longer pay for it"
-    consequence = (
-        "but later answers of this account could no longer be charged in ε alone, so it is the default only if it "
-        "halves the error"
-    )
+    consequence = f"but {NO_LATER_PURE_CHARGES}, so it is the default only if it halves the error"
     return f'{comparison}, {consequence}; ask for it with mechanism="gaussian" (--mechanism gaussian)'
 
 
@@ -253,7 +251,7 @@ def _prefer_pure(candidates: list[PricedRelease], gaussian: PricedRelease, accou
     gain = math.exp((_sum_log_half_widths(laplace) - _sum_log_half_widths(gaussian)) / len(gaussian.noisy_scales))
     if affordable and gain >= 2:
         return gaussian
-    comparison = f"Gaussian noise would have {1 / gain:.2g} times the error but end {PURE_TOTAL}"
+    comparison = f"Gaussian noise would have {1 / gain:.2g} times the error, but {NO_LATER_PURE_CHARGES}"
     return replace(laplace, reason=f"{laplace.reason}; {comparison}")
 
 

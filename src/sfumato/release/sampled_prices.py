@@ -42,7 +42,8 @@ def price_before_sampling(price: Price, rate: Fraction) -> Price:
         return price
     if price.epsilon > _MAX_EPSILON:
         rule = f"at most {_MAX_EPSILON} for a release on a sample"
-        raise InvalidParameter("epsilon", float(price.epsilon), rule, fix="leave out sample (--sample)")
+        fix = "give a smaller epsilon, or leave out sample (--sample)"
+        raise InvalidParameter("epsilon", float(price.epsilon), rule, fix=fix)
     epsilon = rounded_down_to_13_digits(
         Fraction(_epsilon_before_sampling(float(price.epsilon), float(rate))) * (1 - Fraction(1, 10**12))
     )

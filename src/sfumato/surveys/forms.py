@@ -237,10 +237,8 @@ class Form:
         """Code every answer; only the names of questions can be wrong, and they are public."""
         names = [question.name for question in self.questions]
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
-            rule = "answers must be a mapping whose keys are names of questions of the form"
-            raise SfumatoError(
-                rule, place="answers", fix="use only the names of its questions as keys: " + ", ".join(names)
-            )
+            rule = "answers must be a mapping whose keys are names of this form's questions"
+            raise SfumatoError(rule, place="answers", fix="use only these names as keys: " + ", ".join(names))
         return [code_answer(question, answers.get(question.name)) for question in self.questions]
 
     # ── estimating ─────────────────────────────────────────────────────────────────────────────

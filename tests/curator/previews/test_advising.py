@@ -154,7 +154,7 @@ def test_fewer_groups_hold_larger_numbers_beside_the_same_noise(visits: sf.Curat
     assert str(tip).endswith(f"leaving out ward gives {tip.then}")
     fine = visits.sql(COUNT).error(epsilon=1)
     assert tip.factor == pytest.approx(3 * fine["n"] / coarse["n"], rel=0.05)  # type: ignore[operator]
-    assert tip.gain.endswith("times less error beside the number")
+    assert tip.gain.endswith("times less error relative to the number")
 
 
 def test_larger_groups_help_a_mean_only_as_far_as_they_are_forecast(visits: sf.Curator) -> None:

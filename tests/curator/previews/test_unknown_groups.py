@@ -203,7 +203,7 @@ def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Ope
     for said in (ask.error(**PRICE).warnings, ask.explain(**PRICE).warnings):
         told = " ".join(said)
         least = re.search(r"A group of fewer than (\d+) units is shown less than 1 time in 20\.", told)
-        lower = re.search(r"and \.limit\(groups=1\) shows groups from (\d+) units on\.", told)
+        lower = re.search(r"; with \.limit\(groups=1\), groups of (\d+) units or more are nearly always shown\.", told)
         assert least
         assert lower
         assert threshold.chance(int(least[1]) - 1) < 0.05 <= threshold.chance(int(least[1]))

@@ -311,7 +311,7 @@ def test_a_release_is_charged_and_found_again(relation: str, tmp_path: Path) -> 
         assert isinstance(proposal, BoundsProposal)
         said = str(proposal.explain("0.5"))
         assert f"all rows of one patient, {relation}" in said
-        assert f"no step with {proposal.error('0.5'):,} or more values" in said
+        assert f"every step with {proposal.error('0.5'):,} or more values" in said
         assert f"±{proposal.count_half_width('0.5'):,} with 95 % confidence" in said
         assert proposal.error(proposal.price(40)) <= 40 < proposal.error(proposal.price(40) * 0.95)
         assert made.budget.remaining["pure"] == 10  # all that was free

@@ -114,7 +114,7 @@ def test_a_release_is_charged_and_found_again(relation: str, tmp_path: Path, mon
     with curator(frame(*units), tmp_path, relation) as made:
         proposal = made.limits("visits", by=["ward"])
         said = str(proposal.explain(1))
-        assert f"no step with {proposal.error(1):,} or more units" in said
+        assert f"every step with {proposal.error(1):,} or more units" in said
         assert "one row for each patient" in said
         assert proposal.error(proposal.price(60)) <= 60
         assert proposal.count_half_width(1) > made.limits("visits").count_half_width(1)  # two ladders share the price

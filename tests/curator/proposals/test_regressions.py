@@ -118,7 +118,7 @@ def test_a_forecast_uses_moments_that_were_released_before(tmp_path: Path) -> No
     with curator(frame, tmp_path) as made:
         proposal = made.regress("hours ~ age + cost", "people")
         assumed = proposal.error(epsilon=1, delta="1e-6")
-        assert "even over their declared ranges" in assumed.assumed
+        assert "spread evenly over their declared ranges" in assumed.assumed
         spent = made.budget.spent
         proposal.release(epsilon="0.05", delta="1e-6")  # too noisy to forecast from
         assert proposal.error(epsilon=1, delta="1e-6").widths == assumed.widths

@@ -142,7 +142,7 @@ def test_wanted_accuracies_decide_the_split(clinic: sf.Curator) -> None:
             asked.price(each)
     with pytest.raises(sf.InvalidParameter, match="'fine', 'kinds' have none") as refused:
         asked.price({"rough": 400})
-    assert "add a half-width for each, such as 'fine': 50" in refused.value.fix
+    assert "add half-widths such as 'fine': 50" in refused.value.fix
     with pytest.raises(sf.InvalidParameter, match="left out if epsilon or rho is given"):
         asked.error(within=10, epsilon=1)
 
@@ -233,7 +233,7 @@ def test_what_is_declared_is_free_beside_what_is_measured(clinic: sf.Curator) ->
 BAD: dict[str, tuple[Any, str]] = {
     "none": ([], "at least one question and at most 5,000"),
     "no names": ({}, "at least one question and at most 5,000"),
-    "empty name": ({" ": ALL}, "keys are strings and not blank"),
+    "empty name": ({" ": ALL}, "keys are non-blank strings"),
     "too many": ([ALL] * 5001, "5,000"),
     "listing": ([ALL, "SHOW TABLES"], r"question 2 \(q2\)"),
     "describe": ({"one": ALL, "what": "DESCRIBE visits"}, r"question 2 \(what\)"),

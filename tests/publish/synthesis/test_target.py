@@ -90,8 +90,8 @@ def test_the_pairs_of_a_target_are_counted_whatever_the_workload_names(tmp_path:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"target": "height"}, r"a column of a model with two or more columns \(sex, age, smokes"),
-        ({"target": "sex", "columns": ["sex"], "ways": 1}, r"two or more columns \(sex\)"),
+        ({"target": "height"}, r"one of the columns of the model: sex, age, smokes"),
+        ({"target": "sex", "columns": ["sex"], "ways": 1}, "left out, because the model has only one column"),
         ({"target": "sex", "method": "mst"}, "left out with method='mst'"),
         ({"target": "age", "memory": "4 KiB", "ways": 1}, "measuring age together with every other column"),
     ],

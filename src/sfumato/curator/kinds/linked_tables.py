@@ -21,15 +21,18 @@ class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
 
     tables: Names = option_field("A parent table, and the tables below it.")
     ways: Count = option_field("The workload: all marginals of up to this many columns.", 3)
-    columns: Names | None = option_field("The columns of a table, such as visits.ward; by default all of it.", None)
+    columns: Names | None = option_field("The columns of the tables, such as visits.ward; by default all.", None)
     given: Names | None = option_field(
         "The columns of parents that children depend on; by default as many as fit.", None
     )
     order: Name | Names | None = option_field(
-        "A column that orders the children of one parent: each depends on the one before. Several tables: visits.day.",
+        "A column that orders the children of each parent, so that each depends on the one before; with several "
+        "child tables, one for each, such as visits.day.",
         None,
     )
-    ends: bool = option_field("Keep which children are the first, last or only one of their parent, in order.", False)
+    ends: bool = option_field(
+        "With an order: also model which child is the first, last or only one of its parent.", False
+    )
     memory: str | int = option_field("The memory limit of each model.", "1 GiB", local=True)
 
 

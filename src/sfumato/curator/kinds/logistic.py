@@ -29,8 +29,10 @@ class LogisticSpec(Spec["LogisticProposal"]):
     table: Rows = option_field(ROWS_HELP)
     formula: Text | None = option_field('The model, such as "died ~ age + C(arm)".', None)
     target: Name | None = option_field("Without a formula: the column with the event.", None)
-    on: Names | None = option_field("Without a formula: the columns that explain it.", None)
-    event: Text | None = option_field("The value of the target that counts; by default the last of two.", None)
+    on: Names | None = option_field("Without a formula: the columns that explain the target.", None)
+    event: Text | None = option_field(
+        "The value of the target that counts as the event; by default the second of two.", None
+    )
     where: Text | None = option_field("An SQL condition that selects rows.", None)
     rows: Count | None = option_field("The largest number of rows per unit that count.", None)
 

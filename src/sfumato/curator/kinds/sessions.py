@@ -37,7 +37,7 @@ class SessionSpec(Spec["ListedSessionProposal"]):
     sensitivity: Number | None = option_field(
         "The most that one unit can change the answer to any of the questions.", None
     )
-    tables: Names | None = option_field("Instead of a sensitivity: questions count rows of these tables.", None)
+    tables: Names | None = option_field("Instead of a sensitivity: the tables whose rows the questions count.", None)
     monotone: bool | None = option_field(
         "Whether one unit moves the answers to all questions in the same direction.", None
     )

@@ -37,16 +37,16 @@ class SynthesisSpec(Spec["SynthesisProposal"]):
     ways: Count | NameSets = option_field("The workload: all marginals of this many columns, or of these sets.", 3)
     columns: Names | None = option_field("The columns; by default all with declared values.", None)
     weights: Mapping[Name | tuple[str, ...], Number] | None = option_field(
-        "Weights of columns, such as income 3.", None
+        'Weights of columns, such as {"income": 3}.', None
     )
     where: Text | None = option_field("An SQL condition that selects rows.", None)
     rows: Count | None = option_field("The largest number of rows per unit that count.", None)
-    one_row_per: Name | None = option_field("With an order: the unit's id; one row per unit is used.", None)
+    one_row_per: Name | None = option_field('With an order: "unit", so that one row of each unit is used.', None)
     order: Name | None = option_field(
         "Which row of a unit is used: the first by this column, or the last with DESC.", None
     )
     target: Name | None = option_field(
-        "The column that will be learned from the rows: AIM measures its pairs with all others first.", None
+        "The column that models will be trained to predict: AIM measures its pairs with all others first.", None
     )
     memory: str | int = option_field("The memory limit of the model.", "1 GiB", local=True)
 

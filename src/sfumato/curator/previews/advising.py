@@ -515,4 +515,4 @@ def _format_width(width: float, *, whole: bool) -> str:
 
 def _gain_phrase(factor: float, *, is_relative: bool) -> str:
     number = f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
-    return f"{number} times less error{' beside the number' if is_relative else ''}"
+    return f"{number} times less error{' relative to the number' if is_relative else ''}"

@@ -187,7 +187,8 @@ def discovery_warning(
     one_group_text = (
         ""
         if threshold_for_one_group is None
-        else f", and .limit(groups=1) shows groups from {int(threshold_for_one_group.error(_LIKELY)):,} units on"
+        else f"; with .limit(groups=1), groups of {int(threshold_for_one_group.error(_LIKELY)):,} units or more are "
+        "nearly always shown"
     )
     return " ".join([*sentences, f"A larger ε or δ shows smaller groups{one_group_text}."])
 

@@ -186,7 +186,7 @@ class SynopsisOutline:
         if self.where:
             raise Unsupported(
                 "some-rows",
-                f"the bought synopsis covers only the rows where {self.where}",
+                f"the bought synopsis covers only the rows where {self.where}, not the whole table",
                 fix="query the synopsis itself: synopsis.sql(…)",
             )
         if self.plan.rows != limits.rows:
@@ -331,10 +331,10 @@ def require_free_answer(question: SynopsisQuestion, context: Context, within: Wi
     """Return the best bought synopsis's answer, if it meets the accuracy goal; nothing is ever charged."""
     answers, refusals = _free_answers_and_refusals(question, context)
     if not answers:
-        cause = f": {refusals[0]}" if refusals else ""
-        rule = f"no bought synopsis of {question.query.plan.table} answers this question{cause}"
+        cause = refusals[0] if refusals else "there is none for the current data and policy"
+        rule = f"no bought synopsis of {question.query.plan.table} answers this question: {cause}"
         fix = (
-            "name a price, such as epsilon (--epsilon) or within (--within), and leave out free (--free); or publish "
+            "to buy an answer, leave out free (--free) and give epsilon (--epsilon) or within (--within); or publish "
             "these columns together first"
         )
         raise Unsupported("no-synopsis", rule, fix=fix)

@@ -109,8 +109,8 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
     if not counts:
         raise Unsupported(
             "nothing-clipped",
-            "there is nothing to count: either no limit or bound removes data from this answer, or no count can show "
-            "what it removes",
+            "there is nothing to count: no limit or bound removes data from this answer, or what is removed cannot be "
+            "counted",
             fix="release the answer itself",
         )
     return ClippedProposal(

@@ -219,7 +219,8 @@ class LogisticProposal(RehearseAlias, StoredProposal):
             tuple(regressor.label for regressor in fit.regressors),
             tuple(fit.noise_half_widths(float(confidence_level)).tolist()),
             confidence_level,
-            f"for {rows:,} rows of independent columns, even over their declared ranges, and an event in half of them",
+            f"for {rows:,} rows of independent columns, spread evenly over their declared ranges, and an event in half "
+            "of them",
             price_and_accounts_phrase(price, self._context),
             all(budget.affords(noise.curve) for budget in self._context.budgets),
             warnings=(warning,) if warning else (),

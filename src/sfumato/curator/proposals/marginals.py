@@ -186,7 +186,7 @@ class MarginalsProposal(RehearseAlias, StoredProposal):
     def _describe_objective(self, plan: NoisePlan) -> str:
         """Describe the plan's objective: for columns with levels it covers sums over ranges, not single cells."""
         if self.objective == "worst":
-            return "the smallest largest variance"
+            return "the smallest maximum of the variances"
         range_columns = " and ".join(self._column_names(() if plan.marginals else self._workload_with_ranges.ranges))
         range_note = (
             f", over all ranges of {range_columns}: their single cells have more noise" if range_columns else ""

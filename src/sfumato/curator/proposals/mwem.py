@@ -24,7 +24,7 @@ from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_l
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
 from sfumato.curator.tab_series import TabSeries
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.additive import MAX_STEPS
@@ -521,7 +521,7 @@ def propose_mwem(
             "queries",
             queries,
             "given if ways is left out" if queries is None else "left out if ways is given",
-            fix="write ways=2, or list the counts in queries" if queries is None else "",
+            fix='write ways=2, or counts such as queries=[{"sex": "f"}]' if queries is None else "",
         )
     names = [attribute.name for attribute in coded.attributes]
     sets = () if ways is None else tuple((indices, None) for indices in parse_column_sets(ways, names))
@@ -537,7 +537,7 @@ def _require_valid_update(update: str, rounds: int, cells: int, *, textbook: boo
         raise InvalidParameter("update", update, "'notes', or left out", fix="leave out update")
     if textbook:
         raise InvalidParameter(
-            "textbook", textbook, "left out with update='notes', which has its own way to use single counts"
+            "textbook", textbook, "left out with update='notes', which always measures single counts"
         )
     least_rounds = max(1, math.ceil(4 * math.log(cells)))
     if rounds < least_rounds:
@@ -553,7 +553,8 @@ def _parse_queries(queries: Queries, attributes: Attributes) -> tuple[tuple[Attr
         raise InvalidParameter("queries", queries, rule)
     parsed = tuple(_parse_query_columns_and_cells(query, attributes) for query in queries)
     if len({*parsed}) != len(parsed):
-        raise InvalidParameter("queries", len(queries), "a list of different counts")
+        fix = "remove the count that is listed twice"
+        raise InvalidParameter("queries", ValueWords("the same count twice"), "a list of different counts", fix=fix)
     return parsed
 
 
@@ -579,7 +580,7 @@ def _parse_cell_indices(cells: object, attribute: Attribute) -> list[int]:
     labels = {key: index for index, (key,) in enumerate(cell_keys([attribute]))}
     requested = cells if isinstance(cells, (list, tuple)) else [cells]
     if not requested or not all(isinstance(label, Hashable) and label in labels for label in requested):
-        examples = join_with_or([str(label) for label in list(labels)[:20]])
+        examples = join_with_or([repr(label) if isinstance(label, str) else str(label) for label in list(labels)[:20]])
         raise InvalidParameter(
             "queries",
             cells,
@@ -674,8 +675,8 @@ def require_valid_weights(weights: ColumnWeights, names: Sequence[str], sets: Se
             key.lower() in column_names if isinstance(key, str) else _lowercase_names_or_empty(key) in workload_names
         )
         if not is_known:
-            rule = f"a mapping to numbers from columns ({', '.join(names)}) or from sets of columns of the workload"
-            raise InvalidParameter("weights", key, rule)
+            rule = f"a mapping whose keys are columns ({', '.join(names)}) or sets of columns of the workload"
+            raise InvalidParameter("weights", key, rule, fix="remove this key, or correct it")
 
 
 def _lowercase_names_or_empty(names: object) -> set[str]:

@@ -117,8 +117,9 @@ class OnlineProposal(RehearseAlias):
             PlanStep("synopsis", self._marginals.question, f"{len(batch.measurements)} noisy blocks"),
             PlanStep(
                 "gate",
-                f"each question outside it, against {format_number(batch.gate.threshold * step, 4)}",
-                f"a close hypothesis is within ±{close_text} in any group with "
+                "is the estimate of a question outside the synopsis off by "
+                f"{format_number(batch.gate.threshold * step, 4)} or more?",
+                f"an estimate that passes is within ±{close_text} in every group with "
                 f"{format_percent(confidence_level)} confidence",
             ),
             PlanStep(

@@ -141,9 +141,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
             *search.explain_search("values", f"steps that cover {format_percent(self.cover)}", confidence),
             *explain_period_charges(self._plan_and_context_within_periods[1]),
         )
-        reason = (
-            "each unit is on one step, so one price pays for both bounds, and steps without values are seen to be empty"
-        )
+        reason = "each unit is on one step, so one price pays for both bounds and for finding the steps without values"
         return Explanation(self.text, str(Price(epsilon)), operators, reason, ())
 
     def error(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> int:

@@ -249,8 +249,8 @@ class ScalarQuestion(Question):
         """
         if free or sample_of is not None:
             name, value = ("free", True) if free else ("sample_of", sample_of)
-            rule, fix = "left out, because the result of the question's subquery is released separately", "leave it out"
-            raise InvalidParameter(name, value, rule, fix=fix)
+            rule = "left out, because the result of the question's subquery is released separately"
+            raise InvalidParameter(name, value, rule, fix=self._separate_steps_fix)
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
         request = request.accept_delta(self.default_delta)
         call = ReleaseCall(fresh, request_id, seconds, progress)
@@ -348,9 +348,13 @@ class ScalarQuestion(Question):
         raise InvalidParameter(
             "clipped",
             self.text,
-            "called on a question without a subquery whose result is released separately",
-            fix=f"write its result in place of the subquery, after running {self.query.value_queries[0].text}",
+            "called on a question in which no subquery is released separately",
+            fix=self._separate_steps_fix,
         )
+
+    @property
+    def _separate_steps_fix(self) -> str:
+        return f"run {self.query.value_queries[0].text} first, and write its result in place of the subquery"
 
 
 _LEFT_OUT = "The ± of the answer treats the released number as exact, so it does not include the error of that number."

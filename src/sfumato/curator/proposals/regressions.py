@@ -238,7 +238,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
             estimates = MomentEstimates.from_noisy_moments(noisy, self.design)
             if LinearFit(self.design, estimates, self.one_row_per_unit).weakest_direction_and_terms[0] >= WEAK:
                 return ForecastBasis(estimates.values, "for the moments that were released before")
-        words = f"for {rows:,} rows of independent columns, even over their declared ranges"
+        words = f"for {rows:,} rows of independent columns, spread evenly over their declared ranges"
         return ForecastBasis(assumed_moments(self.design, rows), words)
 
 

@@ -42,7 +42,6 @@ from sfumato.plan.released_values import require_no_released_values
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, codec
-from sfumato.privacy.amounts import PURE_TOTAL
 from sfumato.privacy.calibration import calibrate
 from sfumato.privacy.numbers import (
     CONFIDENCE,
@@ -59,6 +58,7 @@ from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.parts.scales import KeyColumn
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, least_epsilon_where
+from sfumato.release.pricing import NO_LATER_PURE_CHARGES
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.running_totals import NoisyRunningTotals, RunningAnswer, RunningNoise, RunningTotalsRelease
@@ -481,7 +481,7 @@ def _choose_noise(
     pure_is_open = "pure" in account.remaining and account.affords(laplace.batch.curve)
     if not pure_is_open or (gain >= 2 and account.affords(gaussian.batch.curve)):
         return gaussian
-    closing_note = f"Gaussian noise would have {1 / gain:.2g} times the error but end {PURE_TOTAL}"
+    closing_note = f"Gaussian noise would have {1 / gain:.2g} times the error, but {NO_LATER_PURE_CHARGES}"
     return replace(laplace, reason=f"{laplace.reason}; {closing_note}")
 
 
@@ -571,7 +571,7 @@ def _require_plain_declared_periods(question: Question) -> None:
     ]
     if None in key_indices or len(finish.outputs) != len(key_indices) + 1:
         raise _running_totals_refusal(
-            "running-shape", "running totals are selected with the GROUP BY columns only, without arithmetic"
+            "running-shape", "running totals select only the GROUP BY columns and one total, without arithmetic"
         )
     if sorted(key_index for key_index in key_indices if key_index is not None) != list(range(len(query.plan.keys))):
         raise _running_totals_refusal(

@@ -89,8 +89,8 @@ def refuse_conflicting_sample(sample: object, sample_of: object, free: bool) -> 
         raise InvalidParameter("sample", sample, rule, fix="give a price, or leave out sample (--sample)")
     if sample is not None and sample_of is not None:
         rule = (
-            "left out if sample is given, because the ranges of an answer from a sample hold for the units of the "
-            "data, not for the population that they come from"
+            "left out if sample is given, because the ranges of a sampled answer hold for the units of the data, not "
+            "for a larger population"
         )
         raise InvalidParameter("sample_of", sample_of, rule, fix="give sample or sample_of, not both")
 

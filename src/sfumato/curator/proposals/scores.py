@@ -400,7 +400,8 @@ def _device_and_inode_of_existing(paths: Iterable[str]) -> set[tuple[int, int]]:
 def _refuse_too_many_sets(k: int, sizes: Sequence[int]) -> None:
     """Refuse too many marginals, or one with too many cells, before any array is allocated."""
     if not 1 <= exact_integer(k, "k") <= len(sizes):
-        rule = f"a whole number from 1 to {len(sizes)}, because {len(sizes)} columns are compared"
+        range_rule = f"a whole number from 1 to {len(sizes)}, because {len(sizes)} columns are compared"
+        rule = range_rule if len(sizes) != 1 else "1, because only one column is compared"
         raise InvalidParameter("k", k, rule)
     sets, largest = math.comb(len(sizes), k), math.prod(sorted(sizes)[-k:])
     if sets > MAX_SETS or largest > MAX_CELLS:

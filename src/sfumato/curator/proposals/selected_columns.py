@@ -314,7 +314,7 @@ class FreeDeclaredValues(Question):
         query, rows = with_key_functions(self.query, rows, self._context.engine.values)
         finished = finish(query, rows, lambda _: [], joint=False)
         result = StoredResult(None, 0, datetime.now(UTC), "", free=False)
-        terms = PurchaseTerms(_FREE_PRICE, "none", "none: no row counts", data=self._context.version)
+        terms = PurchaseTerms(_FREE_PRICE, "none", "none: no row is read", data=self._context.version)
         answer_receipt = make_receipt(
             result, terms, ("none",), question=self.text, context=self._context, confidence=confidence
         )

@@ -247,7 +247,7 @@ class SessionProposal(RehearseAlias, StoredProposal):
         total_epsilon = exact(epsilon, "epsilon", POSITIVE)
         value_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         if value_epsilon is not None and value_epsilon >= total_epsilon:
-            rule = f"below ε = {format_exact(total_epsilon)}, of which it is a part"
+            rule = f"below the whole price, ε = {format_exact(total_epsilon)}"
             raise InvalidParameter("values_epsilon", format_exact(value_epsilon), rule)
         return AboveThreshold(
             total_epsilon - (value_epsilon or 0),

@@ -136,7 +136,7 @@ class SurvivalProposal(RehearseAlias, StoredProposal):
         curves = PlanStep(
             "survival",
             f"{len(self.groups)} curves of {self.periods.count} periods from these counts",
-            "numbers at risk are sums of noisy counts; bands have their noise and the sampling error",
+            "numbers at risk are sums of noisy counts; bands include the noise and the sampling error",
         )
         return replace(explained, operators=(*explained.operators, curves), advice="")
 

@@ -227,7 +227,7 @@ class SynthesisProposal(RehearseAlias, StoredProposal):
             PlanStep(
                 "measure",
                 "single columns" if self.target is None else f"pairs with {self.target_name}",
-                f"±{format_number(first_counts_half_width)} in each count, where they are measured first",
+                f"±{format_number(first_counts_half_width)} in each count of the first measurement",
             ),
             PlanStep("rows drawn", "n̂ rows, or rows=4×n̂ for less sampling error", "free, any number of times"),
         )
@@ -553,8 +553,8 @@ _SELECTION_WORDS = {
     "independent": "none is selected: only single columns are measured",
 }
 _ROUND_WORDS = {
-    "aim": "noise starts as for {many} rounds, or {few} where counts are small beside it, and is halved after a round "
-    "without gain",
+    "aim": "noise starts at its level for {many} rounds, or for {few} if counts are small compared with it, and is "
+    "halved after a round without gain",
     "mwem": "{columns}",
     "mst": "{columns} columns, then {columns} − 1 pairs",
     "independent": "{columns} columns",
@@ -613,7 +613,8 @@ def _target_index(
         raise InvalidParameter("target", spec.target, f"left out with method={spec.method!r}", fix=fix)
     names, sizes = [attribute.name for attribute in attributes], [attribute.size for attribute in attributes]
     if spec.target not in names or len(names) < 2:
-        rule = f"a column of a model with two or more columns ({', '.join(names)})"
+        is_alone = "left out, because the model has only one column"
+        rule = f"one of the columns of the model: {', '.join(names)}" if len(names) > 1 else is_alone
         raise InvalidParameter("target", spec.target, rule)
     target = names.index(spec.target)
     if predicted_cells((*pairs_with(target, len(sizes)), *fixed_sets), sizes) > sum(sizes) + max_cells:
@@ -684,7 +685,7 @@ def _refuse_unmodellable_pairs(
     pairs = [*pair_sets(learned), *(indices for indices, _ in ruled_out)]
     largest = max(pairs, key=lambda pair: math.prod(sizes[index] for index in pair))
     first_name, second_name = (attributes[index].name for index in largest)
-    rule = f"one of {first_name} and {second_name} determines the other, and the model is too small to hold both"
+    rule = f"the model is too small to hold both {first_name} and {second_name}, one of which determines the other"
     fix = f'allow more memory, such as memory="4 GiB", or leave {second_name} out with columns='
     raise Unsupported("too-many-cells", rule, fix=fix)
 

@@ -211,7 +211,7 @@ class WideLogisticProposal(LogisticProposal):
 
 def _scaling_phrase(design: Design) -> str:
     most = max((len(category.values) for category in design.categories if category.edges), default=0)
-    scaling = f"numbers to up to {most} ranges of equal width" if most else "to [−1, 1]"
+    scaling = f"numbers into at most {most} ranges of equal width" if most else "to [−1, 1]"
     return f"{scaling}; a row with a missing value counts in no sum"
 
 

@@ -417,8 +417,8 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
         if missing:
             verb = "has" if len(missing) == 1 else "have"
             fix = (
-                f"add a half-width for each, such as {missing[0]!r}: 50; for means and selected values there is none: "
-                "release them in a separate workload at an epsilon"
+                f"add half-widths such as {missing[0]!r}: 50; means and selected values have none: release them in a "
+                "separate workload at an epsilon"
             )
             rule = f"given for every question, but {_join_names(missing)} {verb} none"
             raise InvalidParameter("within", within, rule, fix=fix)
@@ -541,7 +541,7 @@ class WorkloadProposal(RehearseAlias, StoredProposal):
             return "free: from the policy"
         prepared = self._prepared_for(batch, question)
         forecast = question.forecast(prepared, PriceRequest(confidence=confidence))
-        return f"{'; '.join(forecast.parts())}; by itself {prepared.price}"
+        return f"{'; '.join(forecast.parts())}; bought separately: {prepared.price}"
 
     def _prepared_for(self, batch: PricedBatch, question: Question) -> PricedRelease:
         return batch.prepared[list(self.measured_questions).index(question.identity)]
@@ -639,14 +639,14 @@ def _require_question_names(questions: Mapping[str, Any]) -> None:
         raise Unsupported(
             "no-question" if not questions else "too-many-questions",
             rule,
-            fix='pass a list of questions, such as ["SELECT COUNT(*) FROM …"]',
+            fix="split it into several workloads" if questions else 'pass a list, such as ["SELECT COUNT(*) FROM …"]',
         )
     for name in questions:
         if not isinstance(name, str) or not name.strip():
             raise InvalidParameter(
                 "questions",
                 name,
-                "a mapping whose keys are strings and not blank",
+                "a mapping whose keys are non-blank strings",
                 fix='name each question: {"q1": "SELECT …"}',
             )
 

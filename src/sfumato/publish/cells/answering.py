@@ -636,12 +636,12 @@ class _QuestionEvaluator:
             yield f"the synopsis covers only the rows where {self.face.where}"
         keys = [key for key in self.query.plan.keys if isinstance(key, Column) and self._has_binned_attribute(key)]
         binned = {key.reference.name for key in keys if isinstance(key.reference, Field)}
-        for name in sorted(binned):
-            yield f"{name}: each key is the start of a bin, and stands for the whole bin"
+        yield from (f"{name}: each key is the start of a bin, and stands for the whole bin" for name in sorted(binned))
         for axes in sorted(self.outside):
-            names = " and ".join(self.face.attributes[attribute_index].name for attribute_index in axes)
-            reason = "were not published together" if len(axes) > 1 else "was not published"
-            yield f"{names} {reason}, so numbers that need it are two-sided bounds with a model's estimate between them"
+            *others, last = (self.face.attributes[attribute_index].name for attribute_index in axes)
+            together = f"{', '.join(others)} and {last} were not published together"
+            rule, needed = (together, "all of them") if others else (f"{last} was not published", "it")
+            yield f"{rule}, so numbers that need {needed} are two-sided bounds with a model's estimate between them"
         for name in sorted(self.decided):
             deciding = self.face.attributes[self.face.decider_and_labels[name][0]].name
             yield f"{name}: rows without a listed {deciding} may have any {name}, so these numbers are two-sided bounds"

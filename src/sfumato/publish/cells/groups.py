@@ -194,7 +194,9 @@ def _undecided_cells(keys: Sequence[GroupKeyCells], joined_keys: Sequence[GroupK
     """
     open_keys = [key for key in keys if key.undecided is not None]
     if open_keys and (len(open_keys) > 1 or list(joined_keys) != open_keys):
-        rule = "a column that another column determines cannot be grouped beside a key computed from the same columns"
+        rule = (
+            "a column that another column determines cannot be a key together with a key computed from the same columns"
+        )
         raise Unsupported(
             "cut-key", rule, fix="count each value in a separate column: COUNT(*) FILTER (WHERE region = 'north')"
         )

@@ -211,15 +211,24 @@ def _cell_of_type(sql_type: Type, cell: Cell) -> Cell:
     return cell
 
 
+_MAX_EXAMPLE_CELLS = 10
+"""The number of cells up to which a refusal writes out a level."""
+
+
 def _checked_levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
     if not isinstance(levels, (tuple, list)) or not all(isinstance(level, (tuple, list)) for level in levels):
-        raise InvalidParameter("levels", levels, "a list of levels, each a list with the group number of every cell")
+        raise InvalidParameter(
+            "levels", levels, "a list of levels such as [[0, 0, 1]], each with a group number for every cell"
+        )
     checked_levels = tuple(tuple(level) for level in levels)
     finer: Sequence[int] = range(size)
     for level in checked_levels:
         if len(level) != size or any(type(part) is not int or part < 0 for part in level):
-            rule = f"a list of levels, each with {size} whole numbers ≥ 0: for each cell, the number of its group"
-            raise InvalidParameter("levels", level, rule)
+            rule = f"a list of levels, each with a group number (a whole number ≥ 0) for each of the {size} cells"
+            example = [*[0] * (min(size, _MAX_EXAMPLE_CELLS) - 1), 1]
+            raise InvalidParameter(
+                "levels", level, rule, fix=f"for example, write levels=[{example}]" * (size <= _MAX_EXAMPLE_CELLS)
+            )
         if len(set(zip(finer, level, strict=True))) != len(set(finer)):
             raise InvalidParameter(
                 "levels",
@@ -239,15 +248,18 @@ def _checked_levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
 
 def _checked_labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, ...], ...]:
     if not isinstance(labels, (tuple, list)) or not all(isinstance(names, (tuple, list)) for names in labels):
-        raise InvalidParameter("labels", labels, "a list of names for each level")
+        raise InvalidParameter("labels", labels, 'a list with one list of names per level, such as [["young", "old"]]')
     checked_labels = tuple(tuple(names) for names in labels)
     if checked_labels and len(checked_labels) != len(levels):
-        raise InvalidParameter("labels", len(checked_labels), "a list of names for each level")
+        rule = f"{len(levels)} lists of names, one for each level"
+        raise InvalidParameter(
+            "labels", ValueWords(f"{len(checked_labels)} list" + "s" * (len(checked_labels) > 1)), rule
+        )
     for names, level in zip(checked_labels, levels, strict=False):
         are_texts = all(type(name) is str and name for name in names)
         if names and (not are_texts or len(set(names)) != len(names) or len(names) <= max(level[:-1], default=0)):
             raise InvalidParameter(
-                "labels", names, "a list of different names, one for each group of the level but the last"
+                "labels", names, "a list with a different name for each group of its level, except for the last group"
             )
     return checked_labels
 

@@ -70,8 +70,8 @@ def checked_block(block: object, attributes: Attributes) -> Block:
     level_counts = [len(attributes[attribute_index].hierarchy.differences) for attribute_index in attribute_set]
     for (attribute_index, level), last in zip(pairs, level_counts, strict=True):
         if type(level) is not int or not 1 <= level <= last:
-            levels = "the level 1 only" if last == 1 else f"the levels 1 to {last}"
-            rule = f"a list of pairs (column index, level), and the column with index {attribute_index} has {levels}"
+            levels = "level 1 only" if last == 1 else f"levels 1 to {last}"
+            rule = f"a list of pairs (column index, level), where the column with index {attribute_index} has {levels}"
             raise InvalidParameter("block", block, rule)
     return pairs
 

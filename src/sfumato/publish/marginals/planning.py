@@ -103,7 +103,9 @@ class MarginalWorkload:
         ((0, 1), (0, 2), (1, 2))
         """
         if not 1 <= exact_integer(ways, "ways") <= columns:
-            raise InvalidParameter("ways", ways, f"a whole number between 1 and {columns}, the number of columns")
+            range_rule = f"a whole number between 1 and {columns}, the number of columns"
+            rule = range_rule if columns != 1 else "1, because there is only one column"
+            raise InvalidParameter("ways", ways, rule)
         sizes = range(1, ways + 1) if fewer else (ways,)
         return cls(tuple(attribute_set for k in sizes for attribute_set in itertools.combinations(range(columns), k)))
 
@@ -122,7 +124,7 @@ class MarginalWorkload:
                 raise InvalidParameter(
                     "sets",
                     attribute_set,
-                    f"marginals of at most {MAX_CELLS:,} cells, and this one has {cells:,}",
+                    f"marginals of at most {MAX_CELLS:,} cells each, and the refused one has {cells:,}",
                     fix="name fewer columns, or use coarser bins",
                 )
         for attribute_index in parse_attribute_indices(self.ranges, attributes):

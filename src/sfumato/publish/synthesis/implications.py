@@ -137,7 +137,7 @@ def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) ->
         )
         raise Unsupported(
             "too-many-cells",
-            f"the model can have at most {max_cells:,} cells, and the policy's impossible conditions need more",
+            "the policy's impossible conditions need a larger model than the memory limit allows",
             fix=f"allow more memory, use coarser bins, or remove the condition that needs {largest:,} cells",
         )
     logs = [Potential(attribute_set, np.where(cells, -np.inf, 0.0)) for attribute_set, cells in zeros]

@@ -352,5 +352,7 @@ def save_answer(answer: Writable, path: str | os.PathLike[str], *, excel: bool =
     except OSError as refused:
         reason = os.strerror(refused.errno or 0)
         raise SfumatoError(
-            f"the answer cannot be written to this file ({reason})", place=str(file), fix="choose another file"
+            f"the answer cannot be written to this file ({reason})",
+            place=str(file),
+            fix="name a file in an existing folder that you can write to, on a disk with free space",
         ) from None

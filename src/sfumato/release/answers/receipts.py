@@ -131,9 +131,7 @@ class Receipt:
     def _epsilon_changes_phrase(self) -> str:
         if len(self.epsilons) < 2:
             return ""
-        return (
-            f"; the owner changed ε: {', then '.join(self.epsilons)}, and guarantees the largest ε they will ever allow"
-        )
+        return f"; the owner changed ε: {', then '.join(self.epsilons)}; the guarantee is the largest ε ever allowed"
 
     def short(self, *, limits: bool = True) -> str:
         """Return the essential lines: the first three, the guarantee per period, and what intervals do not cover;

@@ -88,7 +88,7 @@ class HtmlPage:
             raise SfumatoError(
                 f"the page cannot be written ({os.strerror(error.errno or 0)})",
                 place=str(path),
-                fix="choose another file, in a folder that exists",
+                fix="name a file in an existing folder that you can write to, on a disk with free space",
             ) from None
 
     def _repr_html_(self) -> str:

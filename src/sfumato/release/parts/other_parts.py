@@ -193,7 +193,7 @@ class QuantilesPart:
             f"{quantile.name} {_describe_rank_error(quantile, scale, confidence)}" for quantile, scale in scales
         ]
         interval_note = (
-            "" if self.confidence is None else "; half of the share of the quantiles pays for intervals of values"
+            "" if self.confidence is None else "; half of the quantiles' share pays for the intervals of values"
         )
         mechanism_words = "; ".join(dict.fromkeys(scale.words() for _, scale in scales))
         return f"{column}: {mechanism_words}", f"{'; '.join(rank_errors)}, {coverage}{interval_note}"
