@@ -296,7 +296,7 @@ def test_what_cannot_be_clustered_is_refused_before_the_charge(tmp_path: Path) -
     policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(9, "1e-5"), tables)
     with sf.Curator(policy, tmp_path / "joined.ledger") as made:
         joined = made.table("people").join("arms", on=["arm"])
-        with pytest.raises(Unsupported, match="by its id") as refused:
+        with pytest.raises(Unsupported, match="a table without an id") as refused:
             joined.regress("hours ~ age", robust=True)
         assert "leave out robust" in refused.value.fix
         assert joined.regress("hours ~ age").error(**PRICE)
