@@ -13,7 +13,7 @@ import pytest
 
 import sfumato as sf
 from engine.tables import private
-from sfumato.caching import cached_property, once_per_instance
+from sfumato.caching import cached_property, once_per_instance, once_per_last_argument
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.keys import ValueCombinations
 
@@ -118,3 +118,23 @@ def test_one_analysts_large_question_holds_up_nobody(tmp_path: Path, monkeypatch
 
         _beside(lambda: slow.error(epsilon=1), begun, allowed)(quick)
         assert slow.groups == (("slow",), (None,))
+
+
+class Doubler:
+    """Counts how often it computes."""
+
+    times = 0
+
+    @once_per_last_argument
+    def doubled(self, numbers: list[int]) -> list[int]:
+        self.times += 1
+        return 2 * numbers
+
+
+def test_a_result_is_kept_for_the_last_object_alone_even_beside_an_equal_one() -> None:
+    doubler, first, equal = Doubler(), [1], [1]
+    assert doubler.doubled(first) is doubler.doubled(first)
+    assert doubler.doubled([2]) == [2, 2]
+    assert doubler.doubled(first) is not doubler.doubled(equal)
+    assert doubler.times == 4
+    assert Doubler().doubled([3]) == [3, 3]

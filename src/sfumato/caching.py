@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S")
+A = TypeVar("A")
 D = TypeVar("D", bound="DataclassInstance")
 
 
@@ -60,6 +61,31 @@ def once_per_instance(compute: Callable[[S], T]) -> Callable[[S], T]:
         return known[name] if name in known else known.setdefault(name, compute(instance))
 
     return compute_once
+
+
+def once_per_last_argument(compute: Callable[[S, A], T]) -> Callable[[S, A], T]:
+    """Compute a function of a frozen instance and another frozen object once, while that object stays the same one.
+
+    Only the last object is kept, so that a search over many of them keeps no more than one result.
+
+    >>> class Line:
+    ...     slope = 3
+    ...     @once_per_last_argument
+    ...     def at(self, point):
+    ...         return self.slope * point
+    >>> Line().at(2)
+    6
+    """
+    name = f"_last_{compute.__module__}.{compute.__qualname__}"
+
+    @wraps(compute)
+    def compute_unless_last(instance: S, argument: A) -> T:
+        last: tuple[A, T] | None = instance.__dict__.get(name)
+        if last is None or last[0] is not argument:
+            last = instance.__dict__[name] = argument, compute(instance, argument)
+        return last[1]
+
+    return compute_unless_last
 
 
 class LazyText:

@@ -84,7 +84,7 @@ MUTANTS = (
         "totals are not held to 64 bits",
         Kind.WRAP,
         "engine.arrays:_clamp_totals",
-        "return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)",
+        "return np.minimum(np.maximum(totals, -LARGEST_INTEGER), LARGEST_INTEGER).astype(np.int64)",
         "return totals.astype(np.int64)",
         ("safety/test_held.py::test_totals_are_held_to_what_64_bits_hold",),
     ),

@@ -240,8 +240,8 @@ MUTANTS = (
         "the data of a release are stored as they are",
         Kind.REUSE,
         "ledger.guarded:GuardedStore.hash_data_version",
-        "self.keyed_hash('data', data) if data else ''",
-        "data",
+        "data_hash = self.keyed_hash('data', data)",
+        "data_hash = data",
         ("ledger/test_guesses.py::test_two_ledgers_have_two_keys_and_one_has_the_same_for_life",),
     ),
     Mutant(

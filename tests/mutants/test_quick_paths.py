@@ -52,11 +52,19 @@ MUTANTS = (
         ("curator/test_curators.py::test_what_is_left_is_read_anew_for_a_stored_answer",),
     ),
     Mutant(
+        "the strategy of a release, or its cost, is that of the price before",
+        Kind.REUSE,
+        "caching:once_per_last_argument",
+        "if last is None or last[0] is not argument:",
+        "if last is None:",
+        ("test_caching.py::test_a_result_is_kept_for_the_last_object_alone_even_beside_an_equal_one",),
+    ),
+    Mutant(
         "a column over two blocks has the widths of the first",
         Kind.RANGES,
         "release.noisy_rows.noise_forms:IndependentNoises.widths",
-        "if block == last_block:",
-        "if block <= last_block:",
+        "if rows == 1 or block == self._block_of(int(form.noises.max())):",
+        "if rows == 1 or block <= self._block_of(int(form.noises.max())):",
         (f"{_FORMS}::test_a_column_of_one_noise_each_has_the_widths_of_its_rows",),
     ),
     Mutant(
@@ -151,8 +159,8 @@ MUTANTS = (
         "totals of one mechanism share a half-width, whatever their units",
         Kind.RANGES,
         "release.noisy_rows.noise_forms:IndependentNoises._first_block_of_equal_noise",
-        "first_blocks.setdefault(noise, index)",
-        "first_blocks.setdefault(noise and noise.mechanism, index)",
+        "first_index.setdefault(noise, len(first_index))",
+        "first_index.setdefault(noise and noise.mechanism, len(first_index))",
         (_FORMS,),
     ),
     Mutant(

@@ -163,8 +163,8 @@ MUTANTS = (
         "each reading of a release has a sample of its own",
         Kind.SAMPLING,
         "release.releasing:_timed_reader",
-        "unit_key = cache(lambda: bits.random_bits(UNIT_KEY_BITS))",
-        "unit_key = lambda: bits.random_bits(UNIT_KEY_BITS)",
+        "return unit_keys[0]",
+        "return unit_keys.pop()",
         (f"{LAW}::test_all_readings_of_a_release_share_its_sample_and_no_row_key",),
     ),
     Mutant(

@@ -412,7 +412,7 @@ def _clamp_totals(columns: list[list[int]]) -> NDArray[np.int64]:
         totals: NDArray[Any] = np.array(columns, dtype=np.int64)
     except OverflowError:  # beyond 64 bits somewhere: as whole numbers of any size
         totals = np.array(columns, dtype=object)
-    return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)
+    return np.minimum(np.maximum(totals, -LARGEST_INTEGER), LARGEST_INTEGER).astype(np.int64)
 
 
 def _lookup_keys(rows: Rows, kinds: Sequence[Type]) -> Iterator[Any]:

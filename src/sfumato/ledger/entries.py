@@ -48,7 +48,7 @@ def checked_name(value: object, what: str) -> str:
         or not 0 < len(value) <= MAX_NAME_LENGTH
         or not value.isprintable()
         or value != value.strip()
-        or unicodedata.normalize("NFC", value) != value
+        or not (value.isascii() or unicodedata.normalize("NFC", value) == value)
     ):
         raise InvalidParameter(
             what,
@@ -137,18 +137,14 @@ class Entry:
         analyst: str | None = None,
         request_id: str | None = None,
     ) -> None:
-        values: dict[str, Any] = {
-            "parts": spending.checked_parts(parts),
-            "question": checked_text(question, "question"),
-        }
-        values |= {
-            what: checked_name(text_value, what) if text_value != "" else ""
-            for what, text_value in (("plan", plan), ("data", data))
-        }
-        for what, text_value in (("analyst", analyst), ("request_id", request_id)):
-            values[what] = None if text_value is None else checked_name(text_value, what)
-        for what, value in values.items():
-            object.__setattr__(self, what, value)
+        self.__dict__.update(
+            parts=spending.checked_parts(parts),
+            question=checked_text(question, "question"),
+            plan=checked_name(plan, "plan") if plan != "" else "",
+            data=checked_name(data, "data") if data != "" else "",
+            analyst=None if analyst is None else checked_name(analyst, "analyst"),
+            request_id=None if request_id is None else checked_name(request_id, "request_id"),
+        )
 
     @classmethod
     def of(cls, value: object) -> Entry:
@@ -373,17 +369,28 @@ class StoredAnswer:
         return cls(row.number, datetime_from_microseconds(row.time), body, read_widths(row.detail), row.hash)
 
 
-def checked_widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:
+class CheckedWidths(dict[str, Fraction]):
+    """Half-widths by column that were checked; nobody changes them, so their text is written once."""
+
+    @cached_property
+    def written(self) -> str:
+        texts = {column: format_exact(width) for column, width in self.items()}
+        return json.dumps(texts, separators=(",", ":"))
+
+
+def checked_widths(accuracy: Mapping[str, Number]) -> CheckedWidths:
+    if isinstance(accuracy, CheckedWidths):
+        return accuracy
     if not isinstance(accuracy, Mapping):
         raise InvalidParameter("accuracy", accuracy, "a mapping from columns to half-widths")
-    return {
-        checked_text(column, "column"): exact(width, f"accuracy of {column!r}", NONNEGATIVE)
+    return CheckedWidths(
+        (checked_text(column, "column"), exact(width, f"accuracy of {column!r}", NONNEGATIVE))
         for column, width in accuracy.items()
-    }
+    )
 
 
 def write_widths(accuracy: Mapping[str, Fraction]) -> str:
-    return json.dumps({column: format_exact(width) for column, width in accuracy.items()}, separators=(",", ":"))
+    return checked_widths(accuracy).written
 
 
 def read_widths(text: str) -> dict[str, Fraction]:

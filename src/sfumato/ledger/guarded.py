@@ -75,6 +75,8 @@ class GuardedStore:
         """By the line with the terms in force: every ε until then."""
         self._shares: dict[tuple[int, str], Budget] = {}
         """By the line with the terms, and the share of them."""
+        self._last_data_hash = "", ""
+        """The last data version, and its keyed hash."""
         self.memory = WrittenLines()
         """What this process wrote."""
         self._write_numbers, self._number = count(), next(_store_numbers)
@@ -227,7 +229,13 @@ class GuardedStore:
 
     def hash_data_version(self, data: str) -> str:
         """Return the data version of a release as a line stores it."""
-        return self.keyed_hash("data", data) if data else ""
+        if not data:
+            return ""
+        last_data, data_hash = self._last_data_hash
+        if data != last_data:
+            data_hash = self.keyed_hash("data", data)
+            self._last_data_hash = data, data_hash
+        return data_hash
 
     def store_body(self, body: str) -> dict[str, str]:
         """Store an answer and return its columns: a large one goes to a file, durable before the line that refers to

@@ -104,7 +104,9 @@ class Spending(NamedTuple):
     @property
     def total(self) -> Cost:
         """Spent plus held: admission is decided on this."""
-        return self.spent + self.held
+        spent = self.spent
+        holds_nothing = not (self.held_pure or self.held_renyi or self.held_failure or self.unbounded)
+        return spent if holds_nothing and not spent.is_zero else spent + self.held
 
     def __str__(self) -> str:
         if Fraction in map(type, self):

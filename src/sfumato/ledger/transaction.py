@@ -111,7 +111,8 @@ class Transaction:
         return row
 
     def has_line(self, number: int, seal: str) -> bool:
-        row = self.line(number)
+        head = self.head
+        row = head if head is not None and head.number == number else self.line(number)
         return row is not None and row.hash == seal
 
     def terms(self, number: int) -> Terms:

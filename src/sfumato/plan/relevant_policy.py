@@ -21,6 +21,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from sfumato.caching import once_per_instance
 from sfumato.plan.nodes import PublicJoin, Scan
 from sfumato.plan.values.expressions import Field
 from sfumato.policy import Domain, ListColumn, Policy, Table, Via
@@ -123,13 +124,18 @@ def declarations_for_plan(plan: object, policy: Policy, *, reads_cells: bool) ->
 
 def _relevant_tables(read: ReadColumns, policy: Policy, *, reads_cells: bool) -> Declarations:
     tables = [_table_declarations(policy.tables[name], read[name], reads_cells) for name in sorted(read)]
-    declarations = [_included_declarations(policy, lambda name, _: name != "tables"), tables]
+    declarations = [_declarations_beside_tables(policy), tables]
     has_later = any(
         _declares_newer_fields(policy.tables[name], read[name], table)
         for name, table in zip(sorted(read), tables, strict=True)
     )
     # what later versions declare of cells may depend on which columns give rows of any table an owner
     return [*declarations, _owner_declarations(policy)] if has_later else declarations
+
+
+@once_per_instance
+def _declarations_beside_tables(policy: Policy) -> Declarations:
+    return _included_declarations(policy, lambda name, _: name != "tables")
 
 
 def _declares_newer_fields(table: Table, read: AbstractSet[str], declarations: Declarations) -> bool:

@@ -24,6 +24,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
+from sfumato.caching import once_per_last_argument
 from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter, NeighboursDiffer, Overspent
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import Amount, charge_amount, exact_amount, format_guarantee, format_remaining
@@ -248,6 +249,7 @@ class Budget:
         ):
             object.__setattr__(self, name, value)
 
+    @once_per_last_argument
     def cost(self, curve: Curve) -> Cost:
         """Price a release in this account's currencies; a curve for the other neighbouring relation is refused."""
         if not isinstance(curve, Curve):
@@ -404,16 +406,15 @@ class Budget:
     def remaining_words_with(self, *others: Budget) -> str:
         """Return the ε left for ordinary answers that are charged here and to the ``others``, in words."""
         budgets = (self, *others)
-        remaining_pure = [_remaining_pure(account) for account in budgets]
-        smallest = None if None in remaining_pure else min(pure for pure in remaining_pure if pure is not None)
-        if smallest is not None and smallest >= MIN_USEFUL_EPSILON and self.allowances.pure is not None:
-            allowed = {"pure": amount_from_units(self.allowances.pure)}
-            return format_remaining(allowed, {}, {"pure": smallest}, Fraction(0))
-        limiting = budgets[remaining_pure.index(smallest)]
+        remaining_units = [_remaining_pure_units(account) for account in budgets]
+        open_totals = [units for units in remaining_units if units is not None]
+        smallest = min(open_totals) if len(open_totals) == len(budgets) else None
+        left = {} if smallest is None else {"pure": amount_from_units(smallest)}
+        if smallest is not None and smallest >= _MIN_USEFUL_UNITS and self.allowances.pure is not None:
+            return format_remaining({"pure": amount_from_units(self.allowances.pure)}, {}, left, Fraction(0))
+        limiting = budgets[remaining_units.index(smallest)]
         largest = min(account.largest_pure() for account in budgets)
-        return format_remaining(
-            limiting.allowances.amounts, limiting.spent, {} if smallest is None else {"pure": smallest}, largest
-        )
+        return format_remaining(limiting.allowances.amounts, limiting.spent, left, largest)
 
     @property
     def promise(self) -> str:
@@ -468,19 +469,30 @@ def _search_largest_pure(account: Budget, allowances: Cost) -> Fraction:  # noqa
 
 def _remaining_pure(account: Budget) -> Fraction | None:
     """Return what is left of the pure allowance; None where that is closed."""
+    units = _remaining_pure_units(account)
+    return None if units is None else amount_from_units(units)
+
+
+_MIN_USEFUL_UNITS = exact_amount(MIN_USEFUL_EPSILON)
+
+
+def _remaining_pure_units(account: Budget) -> Amount | None:
     allowed, spent = account.allowances.pure, account.spent_pure
-    if allowed is None or spent is None or spent > allowed:
-        return None
-    return amount_from_units(allowed - spent)
+    return None if allowed is None or spent is None or spent > allowed else allowed - spent
 
 
 def _with_spent(account: Budget, allowances: Cost, totals: Cost) -> Budget:
-    budget = object.__new__(Budget)
-    for name in ("epsilon", "delta", "reserve", "order", "neighbours"):
-        object.__setattr__(budget, name, getattr(account, name))
-    object.__setattr__(budget, "allowances", allowances)
-    object.__setattr__(budget, "spent_pure", totals.pure)
     unstated_renyi = 0 if account.order is None or totals.is_zero else None
-    object.__setattr__(budget, "spent_renyi", unstated_renyi if totals.renyi is None else totals.renyi)
-    object.__setattr__(budget, "spent_failure", totals.failure)
+    budget = object.__new__(Budget)
+    budget.__dict__.update(
+        epsilon=account.epsilon,
+        delta=account.delta,
+        reserve=account.reserve,
+        order=account.order,
+        neighbours=account.neighbours,
+        allowances=allowances,
+        spent_pure=totals.pure,
+        spent_renyi=unstated_renyi if totals.renyi is None else totals.renyi,
+        spent_failure=totals.failure,
+    )
     return budget

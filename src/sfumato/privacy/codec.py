@@ -34,6 +34,7 @@ from datetime import date
 from enum import Enum
 from fractions import Fraction
 from importlib import import_module
+from operator import itemgetter
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -55,13 +56,18 @@ _STORED_NAME = "sfumato-stored-name"
 _class_by_kind: dict[str, type] = {}
 _kind_by_class: dict[type, str] = {}
 _written_kind: dict[type, str] = {}
+_encoded_once: set[type] = set()
+_ENCODED = "_encoded"
 _deferred_modules: list[str] = []
 _V = TypeVar("_V", bound=type)
 _T = TypeVar("_T")
 
 
-def serialisable(tag: str, version: int = 1) -> Callable[[_V], _V]:
-    """Register a frozen dataclass under its own tag: decorate the class, above ``@dataclass``."""
+def serialisable(tag: str, version: int = 1, *, encoded_once: bool = False) -> Callable[[_V], _V]:
+    """Register a frozen dataclass under its own tag: decorate the class, above ``@dataclass``.
+
+    ``encoded_once`` keeps the encoded fields of each value: for small values that are in many texts.
+    """
 
     def register(cls: _V) -> _V:
         kind = f"{tag}/{version}"
@@ -69,6 +75,8 @@ def serialisable(tag: str, version: int = 1) -> Callable[[_V], _V]:
         if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(f"{kind} is already registered for {registered.__module__}.{registered.__qualname__}")
         _class_by_kind[kind], _kind_by_class[cls] = cls, kind
+        if encoded_once:
+            _encoded_once.add(cls)
         return cls
 
     return register
@@ -189,8 +197,9 @@ def check_simple_fields(item: Any) -> None:
     str.
     """
     cls: Any = type(item)
+    values: dict[str, Any] = item.__dict__
     for name, annotation, types, has_type in _simple_field_checks(cls):
-        field_value = getattr(item, name)
+        field_value = values[name] if name in values else getattr(item, name)
         if type(field_value) not in types or not (has_type is None or has_type(field_value)):
             raise InvalidParameter(name, field_value, _WORDS_OF_ANNOTATION[annotation])
 
@@ -250,6 +259,9 @@ def _encode(item: object) -> Any:
     cls: Any = type(item)
     if cls in _PLAIN_TYPES:
         return item
+    if cls in _encoded_once:
+        values: dict[str, Any] = item.__dict__
+        return values[_ENCODED] if _ENCODED in values else values.setdefault(_ENCODED, _encode_fields(item, cls))
     if cls in _kind_by_class and hasattr(cls, "__dataclass_fields__"):
         return _encode_fields(item, cls)
     if isinstance(item, (int, str)):
@@ -268,26 +280,27 @@ def _encode(item: object) -> Any:
 
 
 def _encode_fields(item: object, cls: Any) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"kind": _kind_by_class[cls]}
+    encoded: dict[str, Any] = {}
     for name, attribute, default, write in _field_writers(cls):
         content = getattr(item, attribute)
         if type(content) is not type(default) or content != default:
             encoded[name] = write(content)
-    return dict(sorted(encoded.items()))
+    return encoded
+
+
+_FieldWriter = tuple[str, str, object, Callable[[Any], Any]]
 
 
 @functools.cache
-def _field_writers(cls: Any) -> tuple[tuple[str, str, object, Callable[[Any], Any]], ...]:
-    """Return for each field the name under which it is written, its own name, its default and what writes it."""
-    return tuple(
-        (
-            name,
-            field.name,
-            field.default,
-            _encode_mapping if _is_mapping_field(field) else field.metadata.get(WRITER, _encode),
-        )
-        for name, field in _written_fields(cls).items()
-    )
+def _field_writers(cls: Any) -> tuple[_FieldWriter, ...]:
+    """Return for the kind and each field, sorted by the name under which it is written: this name, the attribute that
+    holds it, its default and what writes it.
+    """
+    writers: list[_FieldWriter] = [("kind", "__class__", dataclasses.MISSING, kind_of_class)]
+    for name, field in _written_fields(cls).items():
+        write = _encode_mapping if _is_mapping_field(field) else field.metadata.get(WRITER, _encode)
+        writers.append((name, field.name, field.default, write))
+    return tuple(sorted(writers, key=itemgetter(0)))
 
 
 @functools.cache

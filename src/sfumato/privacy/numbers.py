@@ -16,7 +16,7 @@ import re
 import sys
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -52,12 +52,19 @@ class Range:
     high_open: bool = False
     is_list: bool = False
     """Whether the interval is for each number of a list."""
+    read_texts: dict[str, Fraction] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Short texts of numbers inside, such as "0.95", which a release reads a dozen times."""
 
     @property
     def for_list(self) -> Range:
         """The same interval for each number of a list: the message then speaks of numbers."""
         plural = self.words.replace("a finite number", "finite numbers").replace("a number", "numbers")
         return replace(self, words=plural, is_list=True)
+
+    def keep_text(self, text: str, number: Fraction) -> None:
+        if len(self.read_texts) >= _MAX_TEXTS:
+            self.read_texts.clear()  # another thread may do so too: what was read is read again
+        self.read_texts[text] = number
 
     def __contains__(self, value: Fraction) -> bool:
         return self.allows(*value.as_integer_ratio())
@@ -94,7 +101,9 @@ ABOVE_ONE = Range("a finite number > 1", Fraction(1), low_open=True)
 
 def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     """Return the exact value of a public number, or raise ``InvalidParameter`` naming it and what is allowed."""
-    number = _parse_finite_number(value)
+    if type(value) is str and (known := allowed.read_texts.get(value)) is not None:
+        return known
+    number = value if type(value) is Fraction else _parse_finite_number(value)
     ratio = None if number is None else number.as_integer_ratio()
     if number is None and _is_written_number(value):
         raise _size_error(value, number, name, allowed)
@@ -102,6 +111,8 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
         raise InvalidParameter(name, value, allowed.words, fix=_spelling_hint(value, number, name, allowed))
     if not _is_in_size_limits(*ratio):
         raise _size_error(value, number, name, allowed)
+    if type(value) is str and len(value) <= _SHORT_TEXT:
+        allowed.keep_text(value, number)
     return number
 
 
@@ -208,6 +219,7 @@ def _fraction_from_text(text: str) -> Fraction | None:
 
 
 _SHORT_TEXT, _LONGEST_TEXT = 64, 5000
+_MAX_TEXTS = 1024
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sfumato.array_types import Floats, Integers
-from sfumato.caching import cached_property
+from sfumato.caching import cached_property, once_per_last_argument
+from sfumato.ledger import entries
 from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.aggregates.measures import (
     CombinedEstimate,
@@ -44,7 +45,7 @@ MAX_NUMBERS = 1_000_000
 """The most numbers of an answer, so that it fits its ledger line; more are refused before the charge."""
 
 
-@codec.serialisable("derived")
+@codec.serialisable("derived", encoded_once=True)
 @dataclass(frozen=True)
 class ResultEstimator:
     """A requested result: an estimator, and the scales whose noisy numbers it reads."""
@@ -94,7 +95,7 @@ class DeclaredGroupsRelease:
 
     @cached_property
     def accuracy_for_reuse(self) -> Mapping[str, Number]:
-        return accuracy_for_reuse(self.prepared)
+        return entries.checked_widths(accuracy_for_reuse(self.prepared))
 
     def draw(self, read: Read) -> NoisyMeasurements:
         return noisy_measurements(
@@ -155,6 +156,7 @@ def scales_of_all_parts(prepared: PricedRelease) -> tuple[NoiseScale, ...]:
     return tuple(chain.from_iterable(prepared.scales))
 
 
+@once_per_last_argument
 def result_estimators(prepared: PricedRelease, requests: Sequence[MeasuredRequest]) -> tuple[ResultEstimator, ...]:
     """Return for each requested aggregate its estimator and the scales that it reads."""
     scale_counts = [len(part_scales) for part_scales in prepared.scales]
@@ -319,7 +321,10 @@ def linear_factors(estimator: Estimator) -> tuple[Fraction, ...]:
     """Return the factors by which the totals that an estimator reads add up to its number."""
     if isinstance(estimator, SummedEstimate):
         return estimator.factors
-    return (estimator.first, estimator.second) if isinstance(estimator, CombinedEstimate) else (Fraction(1),)
+    return (estimator.first, estimator.second) if isinstance(estimator, CombinedEstimate) else _ONE_TOTAL
+
+
+_ONE_TOTAL = (Fraction(1),)
 
 
 def _estimate_groups(

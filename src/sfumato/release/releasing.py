@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from sfumato.engine.protocols import OpenReading, Reader
@@ -234,7 +234,12 @@ def _timed_reader(engine: Reader, opened: OpenReading, seconds: float | None, pr
     of them read the same secret sample of units, where their plans read one.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    unit_key = cache(lambda: bits.random_bits(UNIT_KEY_BITS))
+    unit_keys: list[int] = []  # drawn by the first reading that needs it
+
+    def unit_key() -> int:
+        if not unit_keys:
+            unit_keys.append(bits.random_bits(UNIT_KEY_BITS))
+        return unit_keys[0]
 
     def read(reading: PlanReading[E]) -> E:
         progress("reading")
@@ -267,12 +272,13 @@ def _decode_body_cached(body: str) -> Any:
     return _decode_body(body)
 
 
-@contextmanager
-def interrupt_after(engine: Reader, seconds: float | None) -> Iterator[None]:
+def interrupt_after(engine: Reader, seconds: float | None) -> AbstractContextManager[None]:
     """Interrupt this thread's statement when its time is up; other threads have charges and limits of their own."""
-    if seconds is None:
-        yield
-        return
+    return nullcontext() if seconds is None else _interrupt_in_time(engine, seconds)
+
+
+@contextmanager
+def _interrupt_in_time(engine: Reader, seconds: float) -> Iterator[None]:
     deadline, watch = Deadline(engine, seconds), deadlines.process_deadline_watch()
     try:
         watch.add(deadline)

@@ -142,17 +142,22 @@ def caveat_with_worst_case_by_column(question: Question, joined_strategies: str)
     """Name what can move each column, with its worst case if it has one: by counts if all were bought, else by limits
     alone. Free.
     """
-    row_limits, cache = question.row_limits(joined_strategies), question.cached_caveats
+    cache = question.cached_caveats
     if joined_strategies not in cache:
-        cache[joined_strategies] = caveat_by_column(question.query, row_limits), worst_cases(question.query, row_limits)
-    lines, cases = cache[joined_strategies]
+        limits = question.row_limits(joined_strategies)
+        cache[joined_strategies] = (
+            caveat_by_column(question.query, limits),
+            worst_cases(question.query, limits),
+            limits.unit,
+        )
+    lines, cases, unit = cache[joined_strategies]
     if not cases:
         return lines
-    worst = {name: case.describe(row_limits.unit) for name, case in cases.items()}
+    worst = {name: case.describe(unit) for name, case in cases.items()}
     with suppress(Unsupported):
         bought = {count.column: count.bought_answer() for count in question.clipped().questions.values()}
         counts = {column: answer for column, answer in bought.items() if answer is not None}
-        worst |= _worst_case_lines(cases, counts, row_limits.unit)
+        worst |= _worst_case_lines(cases, counts, unit)
     return with_worst_cases(lines, worst)
 
 

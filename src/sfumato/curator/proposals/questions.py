@@ -10,7 +10,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any, Self, cast
 
-from sfumato.caching import cached_property
+from sfumato.caching import cached_property, once_per_last_argument
 from sfumato.curator.context import Context
 from sfumato.curator.frame_methods import SuggestsNames
 from sfumato.curator.policy_account import explain_period_charges, price_and_accounts_phrase, restrict_to_periods
@@ -134,7 +134,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
             object.__setattr__(self, "query", replace(self.query, plan=plan))
             object.__setattr__(self, "_context", context)
 
-    @property
+    @cached_property
     def table(self) -> Table:
         return self._context.policy.tables[self.query.plan.table]
 
@@ -519,6 +519,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
 
     _best_tips = cached_property(lambda _: BestTips())
 
+    @once_per_last_argument
     def release_strategy(self, prepared: PricedRelease) -> ReleaseStrategy[NoisyMeasurements]:
         """Return the release strategy: what is read and drawn."""
         if self.discovered_keys:
@@ -634,7 +635,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         others = tuple(part.with_ranges_if_sold(range_miss) for part in self.other_parts)
         # the choice between Laplace and Gaussian noise depends on what the account can keep open
         budget = self._context.account.budget if price.allows_gaussian else None
-        key = price, family, weighted_request.weights, range_miss, rate, budget
+        key = price.exact_terms, family, weights if request.weights else (), range_miss, rate, budget
         cached = self._cached_releases.get(key)
         if cached is None:
             terms: dict[str, Any] = {"others": others, "requests": weighted_request, "family": family, "sample": rate}
@@ -668,7 +669,6 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
 
     @property
     def integer_columns(self) -> tuple[str, ...]:
-        """The names of the integer columns."""
         return tuple(output.name for output in self.query.outputs if output.expression.domain.type is Type.INTEGER)
 
     def widths(self, prepared: PricedRelease, request: PriceRequest, size: int | None = None) -> dict[str, Width]:

@@ -16,6 +16,7 @@ from itertools import count
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from sfumato.caching import cached_property
 from sfumato.engine.duckdb import files, memory, owners
 from sfumato.engine.duckdb.memory import SpillFolder
 from sfumato.engine.duckdb.owners import OpenedRelation, RowOwners
@@ -201,6 +202,10 @@ class Sources:
 
     def identity(self) -> str:
         """Return the version of the data: a digest over every source's identity, as opened."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
         return files.digest(
             {table: table_files.stamps for table, table_files in self._files.items()},
             {table: table_files for table, (stamps, table_files) in self._fingerprints.items() if not stamps},

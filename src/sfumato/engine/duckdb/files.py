@@ -84,10 +84,15 @@ def find_files(source: Path, policy_path: str) -> Files:
 
 def _file_stamps(kind: str, source: Path) -> tuple[Stamp, ...]:
     absolute = os.path.abspath(source)
-    paths = [absolute] if os.path.lexists(absolute) or kind == "duckdb" else sorted(glob.glob(absolute, recursive=True))
-    if kind == "duckdb" and os.path.exists(absolute + ".wal"):
-        paths.append(absolute + ".wal")
-    return tuple(_file_stamp(path) for path in paths)
+    if kind == "duckdb":
+        log = absolute + ".wal"
+        return tuple(map(_file_stamp, [absolute, log] if os.path.exists(log) else [absolute]))
+    try:
+        return (_file_stamp(absolute),)
+    except (OSError, ValueError):
+        if os.path.lexists(absolute):
+            raise
+    return tuple(map(_file_stamp, sorted(glob.glob(absolute, recursive=True))))
 
 
 def _file_stamp(path: str) -> Stamp:

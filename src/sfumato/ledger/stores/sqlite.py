@@ -128,14 +128,18 @@ class SQLiteStore:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
-        with hold_unheld_lock(self._lock), self._translate_errors():
-            connection = self._connection_to_same_file()
-            try:
+        with hold_unheld_lock(self._lock):
+            connection = None
+            try:  # with less to call than in _translate_errors, twice for every answer
+                connection = self._connection_to_same_file()
                 connection.execute(begin)
                 yield SQLiteRows(connection)
                 connection.execute("COMMIT")
-            except BaseException:
-                self._roll_back(connection)
+            except BaseException as error:
+                if connection is not None:
+                    self._roll_back(connection)
+                if isinstance(error, _DRIVER_ERRORS):
+                    raise self._refusal(error) from error
                 raise
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
@@ -334,25 +338,29 @@ class SQLiteStore:
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Turn driver errors into refusals; a driver's message could quote a value, so it is not repeated."""
+        """Turn driver errors into refusals."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
-            code = getattr(error, "sqlite_errorcode", None) or 0
-            if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-                why = "this file cannot be read as an SQLite database"
-                fix = "name the ledger (default: sfumato.ledger beside the policy); if this is it, restore a backup"
-                raise LedgerDamaged(None, why, fix=fix) from error
-            rule, fix = _REFUSALS.get(code & 0xFF, _OTHER_REFUSAL)
-            raise LedgerUnavailable(rule, place=self.place, fix=fix) from error
-        except UnicodeDecodeError as error:
-            raise LedgerDamaged(None, "its schema cannot be read") from error
-        except OSError as error:
-            raise LedgerUnavailable(
+        except _DRIVER_ERRORS as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: sqlite3.DatabaseError | UnicodeDecodeError | OSError) -> Exception:
+        """Return the refusal of a driver's error, whose own message could quote a value and is not repeated."""
+        if isinstance(error, UnicodeDecodeError):
+            return LedgerDamaged(None, "its schema cannot be read")
+        if isinstance(error, OSError):
+            return LedgerUnavailable(
                 f"the ledger file could not be used ({os.strerror(error.errno or 0)})",
                 place=self.place,
                 fix="make the file and its folder writable for this user, and free space on the disk",
-            ) from error
+            )
+        code = getattr(error, "sqlite_errorcode", None) or 0
+        if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            why = "this file cannot be read as an SQLite database"
+            fix = "name the ledger (default: sfumato.ledger beside the policy); if this is it, restore a backup"
+            return LedgerDamaged(None, why, fix=fix)
+        rule, fix = _REFUSALS.get(code & 0xFF, _OTHER_REFUSAL)
+        return LedgerUnavailable(rule, place=self.place, fix=fix)
 
 
 class SQLiteRows:
@@ -364,11 +372,11 @@ class SQLiteRows:
     def select(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int
     ) -> Sequence[Row]:
-        columns = tuple(column for column in equal if column != "kind")
-        present = tuple(column for column in columns if column in _CONDITIONS and equal[column])
-        text = _select_statement(columns, present, str(equal.get("kind", "")), newest, after > 0, before > 0)
-        values: list[str | int] = [equal[column] for column in columns]
-        values += [bound for bound in (after, before) if bound > 0]
+        by_column = dict(equal)
+        kind = str(by_column.pop("kind", ""))
+        present = tuple(filter(by_column.get, _CONDITIONS))
+        text = _select_statement(tuple(by_column), present, kind, newest, after > 0, before > 0)
+        values = [*by_column.values(), *((after,) if after > 0 else ()), *((before,) if before > 0 else ())]
         try:
             return self._fetch_rows(text, [*values, limit])
         except sqlite3.OperationalError as error:
@@ -430,6 +438,7 @@ def _select_statement(
     return f"SELECT * FROM lines{where} ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?"
 
 
+_DRIVER_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError, OSError)
 _REFUSALS = {
     sqlite3.SQLITE_BUSY: ("the ledger is locked by another process", "wait and try again; nothing was charged"),
     sqlite3.SQLITE_LOCKED: ("the ledger is locked by another process", "wait and try again; nothing was charged"),

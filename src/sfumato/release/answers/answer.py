@@ -20,7 +20,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from sfumato.caching import LazyText, replace_keeping_lazy
+from sfumato.caching import LazyText, once_per_instance, replace_keeping_lazy
 from sfumato.errors import InvalidParameter, SfumatoError, ValueWords, shorten
 from sfumato.extras import install_command
 from sfumato.html_fragments import collapsed, paragraphs, preformatted, table
@@ -585,13 +585,12 @@ def build_answer(
         elif isinstance(column, ExactColumn) and not column.chosen_by_noise:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
-    possible = possible_ranges(query)
     noisy = [name for name in caveats if name in {*intervals, *chosen, *ranks}]
     noisy_caveats = {
         name: caveats[name] if name in intervals else without_coverage_note(caveats[name]) for name in noisy
     }
     unsaid = tuple(warning for warning in warnings if not contains_warning(noisy_caveats.values(), warning))
-    facts = names, types, rows, intervals, tuple(keys), receipt, unsaid, possible, ranks
+    facts = names, types, rows, intervals, tuple(keys), receipt, unsaid, possible_ranges(query), ranks
     return Answer(*facts, chosen=chosen, buckets=tuple(bucket_keys(query)), caveats=noisy_caveats)
 
 
@@ -643,6 +642,7 @@ def _arrow_array(column_type: Type, cells: list[Any]) -> pyarrow.Array:
     return pyarrow.array(cells, arrow_types[column_type])
 
 
+@once_per_instance
 def possible_ranges(query: Query) -> dict[str, tuple[float, float]]:
     """Return the bounds of every output column that is a bounded measure and nothing else."""
     if query.outer:

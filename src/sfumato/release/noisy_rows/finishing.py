@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sfumato.array_types import Bools, Indices
+from sfumato.caching import once_per_instance
 from sfumato.plan import noisy_rows
 from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.plan.nodes import Query
@@ -82,6 +83,11 @@ def count_jointly_held_ranges(query: Query, max_groups: Callable[[], int], joint
     """
     if joint or selects_by_noise(query) or query.finish.windows or query.outer:
         return max(1, count_noises_behind_answer(query, max_groups()))
+    return _most_noises_of_a_column(query)
+
+
+@once_per_instance
+def _most_noises_of_a_column(query: Query) -> int:
     return max([1, *(noise_count(output.expression) for output in query.finish.outputs)])
 
 
@@ -158,6 +164,7 @@ def _estimate_column(estimate: GroupEstimate, statement: ConfidenceStatement, dr
     )
 
 
+@once_per_instance
 def selects_by_noise(query: Query) -> bool:
     """Return whether noisy values select rows of a query."""
     return noisy_rows.selects_by_noise(query.finish, query.outer)

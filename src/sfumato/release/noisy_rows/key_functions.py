@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.array_types import Floats, Indices
+from sfumato.caching import once_per_instance
 from sfumato.errors import Unsupported
 from sfumato.plan.keys import Evaluate, ValueCombinations, can_enumerate, real_as_double
 from sfumato.plan.nodes import GroupValues, Query
@@ -107,10 +108,13 @@ Parts = dict[Expression, Column]
 def with_key_functions(query: Query, rows: AnswerRows, evaluate: Evaluate) -> tuple[Query, AnswerRows]:
     """Replace functions of keys by further keys, in a question and in its rows."""
     rewritten, parts = extract_key_functions(query)
+    if not parts:
+        return query, rows
     keys = _extend_keys(rows.keys, parts, evaluate)
     return rewritten, replace(rows, keys=keys, width=rows.width + len(parts))
 
 
+@once_per_instance
 def extract_key_functions(query: Query) -> tuple[Query, Parts]:
     """Replace functions of keys by further keys in the post-processing; return the question and these functions."""
     key_functions: Parts = {}
@@ -163,8 +167,6 @@ def _is_numeric_call(call: Call) -> bool:
 
 def _extend_keys(groups: Sequence[GroupValues], parts: Parts, evaluate: Evaluate) -> Sequence[GroupValues]:
     """Append the values of these functions to every key."""
-    if not parts:
-        return groups
     function_values = [_evaluate_on_keys(part, groups, evaluate) for part in parts]
     return [(*key, *extra_values) for key, extra_values in zip(groups, zip(*function_values, strict=True), strict=True)]
 

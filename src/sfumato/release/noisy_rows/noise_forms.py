@@ -167,11 +167,12 @@ class IndependentNoises:
         Of n statements k are about single noises, which all hold but with probability 1 − (1 − β)^{k/n}, and the others
         about sums of noises, each of which fails with probability at most β(1 − β)/n (``measured``).
         """
-        if form.common_weight is not None and len(form):
-            block, last_block = (self._block_of(int(noise)) for noise in (form.noises.min(), form.noises.max()))
-            if block == last_block:
+        rows = len(form)
+        if form.common_weight is not None and rows:
+            block = self._block_of(int(form.noises[0] if rows == 1 else form.noises.min()))
+            if rows == 1 or block == self._block_of(int(form.noises.max())):
                 width_of = self._cached_width if len(self.blocks) > 1 else self._sum_width
-                return np.full(len(form), abs(form.common_weight) * width_of(block, 1, statements))
+                return np.full(rows, abs(form.common_weight) * width_of(block, 1, statements))
         return self._widths_of_rows(form, statements)
 
     def _widths_of_rows(self, form: NoiseForm, statements: int) -> Floats:
@@ -209,8 +210,11 @@ class IndependentNoises:
     @cached_property
     def _first_block_of_equal_noise(self) -> Indices:
         """For each block, the index of the first one whose noise has the same law."""
-        first_blocks: dict[AdditiveNoise | None, int] = {}
-        laws = [first_blocks.setdefault(noise, index) for index, (noise, _) in enumerate(self.blocks)]
+        noises = {id(noise): noise for noise, _ in self.blocks}  # few objects, which take long to hash and compare
+        first_index: dict[AdditiveNoise | None, int] = {}
+        law_by_id = {object_id: first_index.setdefault(noise, len(first_index)) for object_id, noise in noises.items()}
+        first_blocks: dict[int, int] = {}
+        laws = [first_blocks.setdefault(law_by_id[id(noise)], index) for index, (noise, _) in enumerate(self.blocks)]
         return np.array(laws, np.intp)
 
     def _equal_noise_widths(self, blocks: Indices, lengths: Indices, statements: int) -> Floats:

@@ -195,7 +195,7 @@ def are_nulls_certain(column: Evaluated) -> Bools:
 
 def confidence_statements(*columns: Evaluated | None) -> ConfidenceStatements:
     """Return the statements behind some columns."""
-    return frozenset().union(*(_column_statements(column) for column in columns if column is not None))
+    return NONE.union(*[_column_statements(column) for column in columns if column is not None])
 
 
 def _column_statements(column: Evaluated) -> ConfidenceStatements:

@@ -196,12 +196,13 @@ class NoisyTotals:
         return np.hstack(noisy_totals) if noisy_totals else np.zeros((len(exact), 0), np.int64)
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoisyScale | SampledScale, ...]:
-        scales = tuple(
-            NoisyScale(
-                member.unit_value, measurements[member.share_index].mechanism, member.coordinates, member.rounding
-            )
-            for member in self.bounded.members
-        )
+        by_member: list[NoisyScale] = []
+        by_value: dict[NoisyScale, NoisyScale] = {}  # equal ones are one object, described and encoded once
+        for member in self.bounded.members:
+            mechanism = measurements[member.share_index].mechanism
+            scale = NoisyScale(member.unit_value, mechanism, member.coordinates, member.rounding)
+            by_member.append(by_value.setdefault(scale, scale))
+        scales = tuple(by_member)
         rate = self.bounded.sample
         if rate is None:
             return scales

@@ -36,7 +36,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from sfumato.array_types import Floats
-from sfumato.caching import cached_property
+from sfumato.caching import cached_property, once_per_instance
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
@@ -175,7 +175,7 @@ _MAX_CACHED_WIDTHS = 64
 """The number of half-widths that a scale keeps: confidences are the caller's to choose."""
 
 
-@codec.serialisable("noisy-scale")
+@codec.serialisable("noisy-scale", encoded_once=True)
 @dataclass(frozen=True)
 class NoisyScale(ConstantWidthScale):
     """The scale of totals with additive noise."""
@@ -193,7 +193,8 @@ class NoisyScale(ConstantWidthScale):
 
     def half_width(self, confidence: Number, parts: int) -> Fraction:
         """Bound noise and rounding together: of one price once, however often it is compared and shown."""
-        cached_widths, key = self._cached_half_widths, (exact(confidence, "confidence"), parts)
+        level = confidence if type(confidence) is Fraction else exact(confidence, "confidence")
+        cached_widths, key = self._cached_half_widths, (level, parts)
         half_width = cached_widths.get(key)
         if half_width is None:
             half_width = self.mechanism.error(confidence, parts) * self.unit_value + self.rounding
@@ -216,6 +217,7 @@ class NoisyScale(ConstantWidthScale):
     def rank(self, confidence: Number) -> float | None:  # noqa: ARG002
         return None
 
+    @once_per_instance
     def words(self) -> str:
         return self.mechanism.words(self.unit_value)
 
