@@ -1,13 +1,15 @@
 """One synthesis by another library, in that library's own environment: ``bench/synthesis.py --peers`` starts it.
 
-python peer_runs.py LIBRARY METHOD ROWS.csv DOMAIN.json EPSILON DELTA OUT.csv
+python peer_runs.py LIBRARY METHOD ROWS.csv DOMAIN.json EPSILON DELTA SEED OUT.csv
 
 Rows are whole numbers below the sizes of the domain. It writes as many synthetic rows as there are real ones, and ten
 times as many to OUT.csv.10, and prints CPU seconds and peak memory, up to the first of these, as JSON. ``dpmm`` and
 ``smartnoise`` run their own AIM and MST. ``mbi`` 2 has the graphical models and no mechanism, so AIM and MST are ours
 on top of it, by their papers (McKenna, Mullins, Sheldon & Miklau 2022; McKenna, Miklau & Sheldon 2021), with the
-papers' settings. Noise here is numpy's: for a comparison, never for people. What a library reads of the rows for free
-is its own affair: ``smartnoise`` takes the cells of a column from the rows, and its MST the exact number of rows.
+papers' settings. ``dpmm`` has PrivBayes too, and as ``aim-short`` and ``mst-short`` its own with fewer iterations of a
+fit, and pairs in place of triples. Noise here is numpy's, from the seed: for a comparison, never for people. What a
+library reads of the rows for free is its own affair: ``smartnoise`` takes the cells of a column from the rows, and its
+MST the exact number of rows.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ import pandas as pd
 MOST_CELLS = 10_000
 MODEL_MB = 80
 WAYS = 3
+SHORT_FIT = 500
+"""Iterations of a fit, where those that the library has by default, 5000, do not end."""
 
 
 def rho_of(epsilon: float, delta: float) -> float:
@@ -49,17 +53,26 @@ Draw = Callable[[int], pd.DataFrame]
 
 
 def run_dpmm(method: str, rows: pd.DataFrame, domain: dict[str, int], epsilon: float, delta: float) -> Draw:
-    if method == "aim":
+    settings: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "domain": domain,
+        "n_jobs": 1,
+        "random_state": np.random.RandomState(np.random.randint(2**31)),
+    }
+    if method in ("aim", "aim-short"):
         from dpmm.models.aim import AIMGM
 
-        model = AIMGM(
-            epsilon=epsilon, delta=delta, domain=domain, degree=WAYS, max_cells=MOST_CELLS, max_model_size=MODEL_MB,
-            n_jobs=1, compress=False,
-        )  # fmt: skip
+        settings |= {"degree": 2, "n_iters": 100} if method == "aim-short" else {"degree": WAYS}
+        model = AIMGM(max_cells=MOST_CELLS, max_model_size=MODEL_MB, compress=False, **settings)
+    elif method == "privbayes":
+        from dpmm.models.priv_bayes import PrivBayesGM
+
+        model = PrivBayesGM(n_iters=SHORT_FIT, **settings)
     else:
         from dpmm.models.mst import MSTGM
 
-        model = MSTGM(epsilon=epsilon, delta=delta, domain=domain)
+        model = MSTGM(**settings, **({"n_iters": SHORT_FIT} if method == "mst-short" else {}))
     model.fit(rows)
     return lambda count: model.generate(n_records=count)
 
@@ -89,7 +102,7 @@ class OnMbi:
         self.mbi, self.rho, self.spent = mbi, rho, 0.0
         self.domain = mbi.Domain.fromdict(domain)
         self.data = mbi.Dataset({name: rows[name].to_numpy() for name in domain}, self.domain)
-        self.draw = np.random.default_rng()
+        self.draw = np.random.default_rng(np.random.randint(2**31))
         self.measured: list[Any] = []
         self.model: Any = None
 
@@ -184,7 +197,8 @@ RUNS = {"mbi": run_mbi, "dpmm": run_dpmm, "smartnoise": run_smartnoise}
 
 
 def main() -> None:
-    library, method, rows_file, domain_file, epsilon, delta, out = sys.argv[1:]
+    library, method, rows_file, domain_file, epsilon, delta, seed, out = sys.argv[1:]
+    np.random.seed(int(seed))  # the generator that all of them draw from
     rows, domain = pd.read_csv(rows_file), json.loads(Path(domain_file).read_text())
     cpu, wall = time.process_time(), time.time()
     draw = RUNS[library](method, rows, domain, float(epsilon), float(delta))
