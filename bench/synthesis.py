@@ -26,7 +26,6 @@ import argparse
 import itertools
 import json
 import math
-import resource
 import subprocess
 import sys
 import tempfile
@@ -41,6 +40,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from own_run import peak_megabytes
 from peer_measures import COSTS, MEASURES, OURS, distance, measures_of, shares, verdicts
 from peer_processes import Caps, KeptRuns
 from synthesis_inputs import LearningTable, adult, distinct_sets, nist, split, wide, write_wide
@@ -101,14 +101,14 @@ def run(data: str, path: str, method: str, epsilon: str) -> dict[str, Any]:
     rows, domain = adult(Path(path)) if data == "adult" else nist(Path(path))
     sets = distinct_sets(domain)
     with opened(rows, domain) as curator:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = peak_megabytes()
         cpu, wall = time.process_time(), time.time()
         proposal = curator.synthesize("people", method, [list(each) for each in sets])
         found = proposal.release(epsilon=epsilon, delta="1e-9")
         cpu, wall = time.process_time() - cpu, time.time() - wall
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_megabytes()
     told = errors_of(found, rows, sets) | {"auc": income_area(found, rows) if data == "adult" else math.nan}
-    taken = {"cpu": cpu, "wall": wall, "mb": peak / 1024, "more_mb": (peak - before) / 1024}
+    taken = {"cpu": cpu, "wall": wall, "mb": peak, "more_mb": peak - before}
     return told | taken | {"rounds": len(found.rounds)}
 
 
@@ -142,16 +142,16 @@ def run_wide(path: str, domain_file: str, method: str, epsilon: str) -> dict[str
         proposing, start = time.process_time() - start, time.process_time()
         forecast = proposal.forecast(epsilon=epsilon, delta="1e-9")
         forecasting = time.process_time() - start
-        before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        before, start = peak_megabytes(), time.process_time()
         model = proposal.release(epsilon=epsilon, delta="1e-9")
-        cpu, peak = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        cpu, peak = time.process_time() - start, peak_megabytes()
     return {
         "proposing": proposing,
         "forecasting": forecasting,
         "cpu": cpu,
         "forecast_cpu": forecast.seconds,
-        "mb": peak / 1024,
-        "more_mb": (peak - before) / 1024,
+        "mb": peak,
+        "more_mb": peak - before,
         "forecast_mb": forecast.memory / 2**20,
         "rounds": len(model.rounds),
     }
