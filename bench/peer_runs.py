@@ -6,8 +6,8 @@ Rows are whole numbers below the sizes of the domain. It writes as many syntheti
 times as many to OUT.csv.10, and prints CPU seconds and peak memory, up to the first of these, as JSON. ``dpmm`` and
 ``smartnoise`` run their own AIM and MST. ``mbi`` 2 has the graphical models and no mechanism, so AIM and MST are ours
 on top of it, by their papers (McKenna, Mullins, Sheldon & Miklau 2022; McKenna, Miklau & Sheldon 2021), with the
-papers' settings. ``dpmm`` has PrivBayes too, and as ``aim-short`` and ``mst-short`` its own with fewer iterations of a
-fit, and pairs in place of triples. Noise here is numpy's, from the seed: for a comparison, never for people. What a
+papers' settings. ``dpmm`` has PrivBayes too; its ``aim-100`` has 100 iterations in a fit in place of 1000, and pairs in
+place of triples, which end sooner. Noise here is numpy's, from the seed: for a comparison, never for people. What a
 library reads of the rows for free is its own affair: ``smartnoise`` takes the cells of a column from the rows, and its
 MST the exact number of rows.
 """
@@ -29,8 +29,6 @@ import pandas as pd
 MOST_CELLS = 10_000
 MODEL_MB = 80
 WAYS = 3
-SHORT_FIT = 500
-"""Iterations of a fit, where those that the library has by default, 5000, do not end."""
 
 
 def rho_of(epsilon: float, delta: float) -> float:
@@ -52,6 +50,7 @@ Draw = Callable[[int], pd.DataFrame]
 
 
 def run_dpmm(method: str, rows: pd.DataFrame, domain: dict[str, int], epsilon: float, delta: float) -> Draw:
+    name, _, iterations = method.partition("-")
     settings: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": delta,
@@ -59,19 +58,21 @@ def run_dpmm(method: str, rows: pd.DataFrame, domain: dict[str, int], epsilon: f
         "n_jobs": 1,
         "random_state": np.random.RandomState(np.random.randint(2**31)),
     }
-    if method in ("aim", "aim-short"):
+    if iterations:
+        settings["n_iters"] = int(iterations)
+    if name == "aim":
         from dpmm.models.aim import AIMGM
 
-        settings |= {"degree": 2, "n_iters": 100} if method == "aim-short" else {"degree": WAYS}
-        model = AIMGM(max_cells=MOST_CELLS, max_model_size=MODEL_MB, compress=False, **settings)
-    elif method == "privbayes":
+        ways = 2 if iterations else WAYS
+        model = AIMGM(degree=ways, max_cells=MOST_CELLS, max_model_size=MODEL_MB, compress=False, **settings)
+    elif name == "privbayes":
         from dpmm.models.priv_bayes import PrivBayesGM
 
-        model = PrivBayesGM(n_iters=SHORT_FIT, **settings)
+        model = PrivBayesGM(**settings)
     else:
         from dpmm.models.mst import MSTGM
 
-        model = MSTGM(**settings, **({"n_iters": SHORT_FIT} if method == "mst-short" else {}))
+        model = MSTGM(**settings)
     model.fit(rows)
     return lambda count: model.generate(n_records=count)
 

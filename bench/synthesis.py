@@ -184,7 +184,7 @@ PEER_TABLES = ("adult", "nist", "wide")
 PEER_METHODS = {
     OURS: ("aim", "mst"),
     "mbi": ("aim", "mst"),
-    "dpmm": ("aim", "aim-short", "mst", "mst-short", "privbayes"),
+    "dpmm": ("aim", "aim-100", "aim-400", "mst", "mst-500", "privbayes"),
     "smartnoise": ("aim", "mst"),
 }
 WIDE_COLUMNS, WIDE_ROWS = 50, 20_000
