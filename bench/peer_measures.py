@@ -70,6 +70,7 @@ def held_out_learning(drawn: pd.DataFrame, held_out: pd.DataFrame, target: str, 
     from sklearn.metrics import log_loss, roc_auc_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder
+    from threadpoolctl import threadpool_limits
 
     features = [name for name in held_out.columns if name != target]
     learners = {
@@ -82,7 +83,8 @@ def held_out_learning(drawn: pd.DataFrame, held_out: pd.DataFrame, target: str, 
         if labels.nunique() < 2:
             chances = np.full(len(held_out), float(labels.mean()))
         else:
-            chances = learner.fit(drawn[features], labels).predict_proba(held_out[features])[:, 1]
+            with threadpool_limits(1):  # on a busy machine, threads that wait for each other take thrice the CPU time
+                chances = learner.fit(drawn[features], labels).predict_proba(held_out[features])[:, 1]
         least = 1 / len(drawn)  # a learner of so many rows is never surer than that
         found[f"auc_{name}"] = float(roc_auc_score(truth, chances))
         found[f"loss_{name}"] = float(log_loss(truth, np.clip(chances, least, 1 - least), labels=[False, True]))

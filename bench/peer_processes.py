@@ -19,6 +19,7 @@ from pathlib import Path
 from sfumato.quick_dataclass import dataclass
 
 _POLL_SECONDS = 0.25
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _IDLE_FACTOR = 10
 """A run that waits for so many times its CPU seconds is ended too."""
 
@@ -39,7 +40,9 @@ class Caps:
         """Return what the command prints; raise CapExceeded, or CalledProcessError with its messages."""
         with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as messages:
             start = time.monotonic()
-            process = subprocess.Popen(command, stdout=printed, stderr=messages, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdout=printed, stderr=messages, start_new_session=True, env=os.environ | _ONE_THREAD
+            )
             os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
             try:
                 while process.poll() is None:

@@ -16,7 +16,8 @@ scratch folder (``peer_runs.py``): on ADULT, NIST's table and an invented wide o
 cells, ε and δ, add-remove neighbours. ``peer_measures.py`` says what is measured; CPU seconds and peak MB are of the
 process that fits and draws. One line is a median; what failed to install or to end within ``--cap`` is a line too, and
 verdicts against the best peer of any method follow: losses as plainly as gains. Runs that ended are kept in the scratch
-folder (``peer_processes.py``), so that a call goes on where the last one was stopped.
+folder (``peer_processes.py``), so that a call goes on where the last one was stopped. Seeds of peers are 0, 1, …
+(``smartnoise`` draws from OpenDP, which takes none, and so do we); ``--peer-repeat`` runs peers less often than ours.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ import argparse
 import itertools
 import json
 import math
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from own_run import peak_megabytes
 from peer_measures import COSTS, MEASURES, OURS, distance, measures_of, shares, verdicts
 from peer_processes import Caps, KeptRuns
 from synthesis_inputs import LearningTable, adult, distinct_sets, nist, split, wide, write_wide
@@ -99,14 +101,14 @@ def run(data: str, path: str, method: str, epsilon: str) -> dict[str, Any]:
     rows, domain = adult(Path(path)) if data == "adult" else nist(Path(path))
     sets = distinct_sets(domain)
     with opened(rows, domain) as curator:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = peak_megabytes()
         cpu, wall = time.process_time(), time.time()
         proposal = curator.synthesize("people", method, [list(each) for each in sets])
         found = proposal.release(epsilon=epsilon, delta="1e-9")
         cpu, wall = time.process_time() - cpu, time.time() - wall
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_megabytes()
     told = errors_of(found, rows, sets) | {"auc": income_area(found, rows) if data == "adult" else math.nan}
-    taken = {"cpu": cpu, "wall": wall, "mb": peak / 1024, "more_mb": (peak - before) / 1024}
+    taken = {"cpu": cpu, "wall": wall, "mb": peak, "more_mb": peak - before}
     return told | taken | {"rounds": len(found.rounds)}
 
 
@@ -140,16 +142,16 @@ def run_wide(path: str, domain_file: str, method: str, epsilon: str) -> dict[str
         proposing, start = time.process_time() - start, time.process_time()
         forecast = proposal.forecast(epsilon=epsilon, delta="1e-9")
         forecasting = time.process_time() - start
-        before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        before, start = peak_megabytes(), time.process_time()
         model = proposal.release(epsilon=epsilon, delta="1e-9")
-        cpu, peak = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        cpu, peak = time.process_time() - start, peak_megabytes()
     return {
         "proposing": proposing,
         "forecasting": forecasting,
         "cpu": cpu,
         "forecast_cpu": forecast.seconds,
-        "mb": peak / 1024,
-        "more_mb": (peak - before) / 1024,
+        "mb": peak,
+        "more_mb": peak - before,
         "forecast_mb": forecast.memory / 2**20,
         "rounds": len(model.rounds),
     }
@@ -179,7 +181,12 @@ PEERS = {"mbi": ["mbi==2.0.0", "pandas"], "dpmm": ["dpmm==0.1.9"], "smartnoise":
 OWN_CODE = {"mbi": "AIM and MST are our code on mbi's models: mbi has no mechanism of its own"}
 """What a reader must know of a line that carries a library's name."""
 PEER_TABLES = ("adult", "nist", "wide")
-PEER_METHODS = ("aim", "mst")
+PEER_METHODS = {
+    OURS: ("aim", "mst"),
+    "mbi": ("aim", "mst"),
+    "dpmm": ("aim", "aim-100", "aim-400", "mst", "mst-500", "privbayes"),
+    "smartnoise": ("aim", "mst"),
+}
 WIDE_COLUMNS, WIDE_ROWS = 50, 20_000
 
 
@@ -194,21 +201,6 @@ def learning_table(name: str, path: Path | None) -> LearningTable:
         return LearningTable(*nist(path), "OWN_RENT", 1, ("AGEP", "EDU", "SEX"))
     rows, domain = wide(WIDE_COLUMNS, WIDE_ROWS)
     return LearningTable(rows, domain, "c48", 1, ("c44", "c45", "c46", "c47"))
-
-
-def draw_ours(method: str, train: str, domain_file: str, epsilon: str, out: str) -> dict[str, float]:
-    """Fit and draw with this library in this process, as ``peer_runs.py`` does with another."""
-    rows, domain = pd.read_csv(train), json.loads(Path(domain_file).read_text())
-    cpu, wall = time.process_time(), time.time()
-    with opened(rows, domain) as curator:
-        proposal = curator.synthesize("people", method, [list(each) for each in distinct_sets(domain)])
-        model = proposal.release(epsilon=epsilon, delta="1e-9")
-        drawn = model.sample(len(rows))
-    taken = {"cpu": time.process_time() - cpu, "wall": time.time() - wall}
-    taken["mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    drawn.to_pandas().to_csv(out, index=False)
-    model.sample(10 * len(rows)).to_pandas().to_csv(f"{out}.10", index=False)
-    return taken
 
 
 def installed(library: str, scratch: Path) -> str:
@@ -233,6 +225,8 @@ class PeerRuns:
     libraries: list[str]
     methods: list[str]
     repeat: int
+    """Runs of ours."""
+    peer_repeat: int
     caps: Caps
 
     def compare(self, name: str, table: LearningTable) -> None:
@@ -245,22 +239,26 @@ class PeerRuns:
         for epsilon in self.epsilons:
             medians = {}
             for library, method in itertools.product([OURS, *self.libraries], self.methods):
+                if method not in PEER_METHODS[library]:
+                    continue
                 median = self._median((name, library, method, epsilon), table)
                 if median is not None:
                     medians[f"{library} {method}"] = median
             for line in verdicts(medians):
                 print(f"  ε = {epsilon} {line}", flush=True)
 
-    def run(self, name: str, library: str, method: str, epsilon: str, table: LearningTable) -> dict[str, float]:
-        """One run of a library on the split in the scratch folder; its measures."""
+    def run(self, run: tuple[str, str, str, str], seed: int, table: LearningTable) -> dict[str, float]:
+        """One run of a library on the split in the scratch folder; its measures. Our noise has no seed."""
+        name, library, method, epsilon = run
         folder = self.scratch / "rows" / name
         files = [str(folder / file) for file in ("train.csv", "domain.json")]
         out = str(folder / f"{library}-{method}-{epsilon}.csv")
         if library == OURS:
-            command = [sys.executable, "-W", "ignore", __file__, "--ours", method, *files, epsilon, out]
+            runner = str(Path(__file__).with_name("own_run.py"))
+            command = [sys.executable, "-W", "ignore", runner, method, *files, epsilon, "1e-9", out]
         else:
             python, runner = installed(library, self.scratch), str(Path(__file__).with_name("peer_runs.py"))
-            command = [python, "-W", "ignore", runner, library, method, *files, epsilon, "1e-9", out]
+            command = [python, "-W", "ignore", runner, library, method, *files, epsilon, "1e-9", str(seed), out]
         taken = json.loads(self.caps.run(command).splitlines()[-1])
         drawn, many_drawn, real, held_out = (
             pd.read_csv(path) for path in (out, f"{out}.10", folder / "train.csv", folder / "held_out.csv")
@@ -272,15 +270,16 @@ class PeerRuns:
         _, library, method, epsilon = run
         kept = KeptRuns(self.scratch / "runs.jsonl")
         found = []
-        for number in range(self.repeat):
-            measures = kept.run_or_read(" ".join((*run, str(number))), lambda: self.run(*run, table))
+        repeat = self.repeat if library == OURS else self.peer_repeat
+        for number in range(repeat):
+            measures = kept.run_or_read(" ".join((*run, str(number))), partial(self.run, run, number, table))
             if isinstance(measures, str):
                 print(f"  ε = {epsilon} {library} {method}: FAILED: {measures}", flush=True)
                 return None
             found.append(measures)
         median = {measure: float(np.median([run[measure] for run in found])) for measure in (*MEASURES, *COSTS)}
         told = "  ".join(f"{measure} {value:.4g}" for measure, value in median.items())
-        print(f"  ε = {epsilon} {library:10} {method}  {told}  (median of {self.repeat})", flush=True)
+        print(f"  ε = {epsilon} {library:10} {method}  {told}  (median of {repeat})", flush=True)
         return median
 
 
@@ -288,9 +287,9 @@ def run_peers(given: argparse.Namespace) -> None:
     libraries = [name for name in given.libraries.split(",") if name]
     for name in libraries:
         print(f"{name}: {', '.join(PEERS[name])}; {OWN_CODE.get(name, 'its own AIM and MST')}", flush=True)
-    methods = [method for method in given.methods.split(",") if method in PEER_METHODS]
-    epsilons = (given.epsilon or "0.1,1,10").split(",")
-    runs = PeerRuns(given.scratch, epsilons, libraries, methods, given.repeat, Caps(*given.cap))
+    methods, epsilons = given.methods.split(","), (given.epsilon or "0.1,1,10").split(",")
+    repeats = given.repeat, given.peer_repeat or given.repeat
+    runs = PeerRuns(given.scratch, epsilons, libraries, methods, *repeats, Caps(*given.cap))
     for name in given.tables.split(","):
         path = getattr(given, name, None)
         if name != "wide" and path is None:
@@ -306,10 +305,10 @@ def main() -> None:
     parser.add_argument("--adult", help="the folder with adult_encoded.csv and its domain")
     parser.add_argument("--nist", help="national2019.csv")
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--peer-repeat", type=int, help="runs of each peer, if other than --repeat")
     parser.add_argument("--methods", default="aim,mst,mwem,independent")
     parser.add_argument("--epsilon", help="such as 0.1,1")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
-    parser.add_argument("--ours", nargs=5, help=argparse.SUPPRESS)
     parser.add_argument(
         "--wide", nargs=2, type=int, metavar=("COLUMNS", "ROWS"), help="an invented table, such as 100 1000000"
     )
@@ -327,9 +326,6 @@ def main() -> None:
     )
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "sfumato-peers")
     given = parser.parse_args()
-    if given.ours:
-        print(json.dumps(draw_ours(*given.ours)))
-        return
     if given.peers:
         run_peers(given)
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +81,13 @@ def test_a_renamed_option_and_a_renamed_function_are_noticed() -> None:
     assert undeclared_options(declared.format("only")) == set()
     assert undeclared_options(declared.format("restricted_to")) == {"restricted_to"}
     assert missing_imports("from sfumato.privacy import budget, budgets") == {"sfumato.privacy.budgets"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_peak_memory_of_a_run_leaves_out_that_of_the_process_that_started_it() -> None:
+    held = b"x" * (200 << 20)
+    program = "import own_run; print(own_run.peak_megabytes())"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT / "bench")
+    assert len(held) == 200 << 20
+    assert 1 < float(done.stdout) < 100
