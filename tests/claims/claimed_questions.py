@@ -71,7 +71,14 @@ def _bounded(bounded: BoundedPlan) -> Claims:
     if not all(hasattr(each, "row_value_range_in_steps") for each in bounded.plan.measures):
         return claims
     for place, each in enumerate(bounded.measures):
-        claims[f"{place} steps"] = (each.step, each.low, each.high, each.bits, each.size, *each.expected_contributions)
+        claims[f"{place} steps"] = (
+            each.step,
+            each.low,
+            each.high,
+            each.bits,
+            each.size,
+            *each.middle_row_contributions,
+        )
         claims[f"{place} sensitivity"] = (*_norms(each.sensitivity), *_norms(each.add_remove_sensitivity))
     return claims
 

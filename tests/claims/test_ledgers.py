@@ -20,7 +20,7 @@ from sfumato.ledger.accounts import joined_sources
 from sfumato.ledger.accounts.joined_sources import JoinedSource
 from sfumato.ledger.accounts.period_accounts import _max_totals
 from sfumato.ledger.accounts.reservations import SettledAnswer, _min_epsilon, amended_budget, release_epsilon
-from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_spending, write_cost
+from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_totals, write_cost
 from sfumato.ledger.transaction import Terms
 from sfumato.mechanisms import AboveThreshold, Exponential, Gaussian, Laplace, PermuteAndFlip
 from sfumato.privacy import Cost, Sensitivity
@@ -319,10 +319,10 @@ def test_arithmetic_of_lines() -> None:
             for left in costs:
                 total = Spending(3, 4, 5, third + 9, 8, 20, 2).after(cost, before, left)
                 label = f"{cost} {before} {left}"
-                found |= {label: str(total), f"{label} read": read_spending(str(total)) == total}
+                found |= {label: str(total), f"{label} read": read_totals(str(total)) == total}
                 found |= {f"{label} totals": f"{total.spent} | {total.held} | {total.total}"}
     first = Spending().after(costs[1]).after(costs[2])
-    found |= {"first": str(first), "empty": str(read_spending("")), "closed": str(first.after(costs[4]))}
+    found |= {"first": str(first), "empty": str(read_totals("")), "closed": str(first.after(costs[4]))}
     check_claims("ledgers/spending", found)
 
 

@@ -19,8 +19,8 @@ from sfumato.privacy.losses import (
     Loss,
     PairLoss,
     ResponseLoss,
-    excess_power,
     two_atom_decay,
+    weighted_power_excess,
 )
 from sfumato.privacy.noise_losses import (
     DiscreteGaussianLoss,
@@ -165,8 +165,8 @@ def test_stable_functions() -> None:
         "excess_exp": outcomes(stable.excess_exp, signed),
         "sinhc_minus_one": outcomes(stable.sinhc_minus_one, signed),
         "power_excess": tuple(outcomes(lambda y, a=a: stable.power_excess(y, a), signed) for a in (1, 1.5, 2, 7)),
-        "excess_power": tuple(
-            outcomes(lambda y, a=a, b=b: excess_power(b, y, a), (*signed, 70.0, -70.0))
+        "weighted_power_excess": tuple(
+            outcomes(lambda y, a=a, b=b: weighted_power_excess(b, y, a), (*signed, 70.0, -70.0))
             for a, b in ((1, 0.25), (1.5, 0.0), (1.5, 0.5), (2, 1e-12), (7, 0.1))
         ),
         "log_ratio": tuple(stable.log_ratio(*each) for each in ratios),

@@ -79,10 +79,10 @@ def test_numbers() -> None:
         "whole": outcomes(lambda value: public_numbers.exact_integer(value, "value"), wholes),
         "whole from 2": outcomes(lambda value: public_numbers.exact_integer(value, "value", at_least=2), wholes),
         "infinite": outcomes(
-            public_numbers.is_plus_infinity, ["inf", "Infinity ", "-inf", math.inf, -math.inf, 1, "1", None]
+            public_numbers.means_plus_infinity, ["inf", "Infinity ", "-inf", math.inf, -math.inf, 1, "1", None]
         ),
         "infinite decimals": outcomes(
-            public_numbers.is_plus_infinity, [Decimal("inf"), Decimal("-inf"), Decimal(1), F(1)]
+            public_numbers.means_plus_infinity, [Decimal("inf"), Decimal("-inf"), Decimal(1), F(1)]
         ),
         "charge_units": outcomes(public_numbers.units_rounded_up, values[:6]),
         "allowance_units": outcomes(public_numbers.units_rounded_down, values[:6]),

@@ -197,7 +197,7 @@ def test_the_ends_of_an_interval_are_where_the_test_rejects() -> None:
     for sampling in (fit.sampling_variance, lambda _: 0.0):
         test = CoefficientTest(fit._score_matrix, fit._score_noise_matrices, sampling, fit.estimate)
         for index in range(len(fit.estimate)):
-            low, high = test.interval(index, 1.96)
+            low, high = test.unrejected_interval(index, 1.96)
             assert test.z(index, low) == pytest.approx(1.96, rel=1e-6)
             assert test.z(index, high) == pytest.approx(-1.96, rel=1e-6)
 

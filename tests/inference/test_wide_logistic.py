@@ -20,7 +20,7 @@ from sfumato.curator.proposals.regressions import RegressionForecast
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
-from sfumato.inference.assumed import assumed_coordinates
+from sfumato.inference.assumed import coordinates_of_assumed_rows
 from sfumato.inference.design import DesignBuilder
 from sfumato.inference.formula import Factor, parse_formula
 from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, LikelihoodDescent, regressor_coefficients
@@ -288,7 +288,7 @@ def test_steps_without_noise_lead_to_the_largest_likelihood() -> None:
 def test_coefficients_of_a_reference_predict_what_those_of_all_values_do(tmp_path: Path) -> None:
     with curator(people(20).assign(town=1, job=2), tmp_path, columns=WIDE) as made:
         design = proposal_of(made, f"{FORMULA} + age:sex").logistic.design
-    rows = assumed_coordinates(design)[:200, :-1]
+    rows = coordinates_of_assumed_rows(design)[:200, :-1]
     coefficients = np.random.default_rng(1).normal(0, 1, rows.shape[1])
     fitted = regressor_coefficients(design, (2, 0, 0, 1, 7, 3), coefficients)
     assert {"intercept", "age[<22]", "sex[M]", "age[<22]:sex[M]", "arm[a]"} <= {*fitted}

@@ -19,7 +19,7 @@ from ledger.recomputing import wrong
 from ledger.small_accounts import BEHIND, NEVER_AGAIN, account, pure
 from sfumato.errors import WeakLedger
 from sfumato.ledger.moving import copy_ledger
-from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_spending, write_cost
+from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_totals, write_cost
 from sfumato.privacy import Cost
 from sfumato.privacy.amounts import charge_amount, exact_amount
 from sfumato.privacy.numbers import UNIT, amount_from_units
@@ -246,7 +246,7 @@ def test_spent_and_held_are_never_below_the_true_sums(lines: list[tuple[str, Fra
                 cost = before if kind == "forfeit" else NO_COST
         true += cost.amounts["pure"] or 0
         held = spending.held_pure
-        spending = read_spending(str(spending)).after(read_cost(write_cost(cost)), before, left)
+        spending = read_totals(str(spending)).after(read_cost(write_cost(cost)), before, left)
         steps += 2
         assert (before.pure or 0) - (left.pure or 0) >= held - spending.held_pure
         holding = sum((each.pure or 0 for each in tabs), Fraction(0))

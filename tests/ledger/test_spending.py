@@ -22,7 +22,7 @@ from sfumato.ledger.spending import (
     merge_equal_parts,
     read_cost,
     read_parts,
-    read_spending,
+    read_totals,
     write_cost,
     write_parts,
 )
@@ -70,7 +70,7 @@ def test_every_line_adds_its_cost_and_what_its_tab_holds_more() -> None:
             assert spending.held_failure == sum(each.failure for each in held)
             assert (spending.held_renyi or 0) == sum(each.renyi or 0 for each in held)
             assert spending.unbounded == sum(each.pure is None for each in held)
-            assert read_spending(str(spending)) == spending
+            assert read_totals(str(spending)) == spending
             pure = None if spending.unbounded else spending.held_pure
             assert spending.held == Cost(pure, spending.held_renyi, spending.held_failure)
             assert spending.spent == Cost(*spent)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_a_currency_that_was_never_held_is_not_stated() -> None:
     assert Spending().after(NO_COST, NO_COST, Cost(1, None, 3)).held_renyi is None
     opened = Spending().after(NO_COST, NO_COST, Cost(1, 2, 3))
     assert opened.after(Cost(1, 2, 3), Cost(1, 2, 3), NO_COST).held_renyi == 0
-    assert read_spending("") == Spending()
+    assert read_totals("") == Spending()
     running = RunningTotals(Spending(1, 2, 3, 4, 5, 6, 1))
     assert running.add_line(Cost(10, 20, 30)) == running.text == "11 22 33 4 5 6 1"
     assert running.add_line(Cost(10, 20, 30)) == "21 42 63 4 5 6 1"

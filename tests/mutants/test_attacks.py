@@ -293,7 +293,7 @@ MUTANTS = (
     Mutant(
         "the accomplices are not asked about",
         Kind.AUDIT,
-        "attacks.differencing:_sums_with_accomplices",
+        "attacks.differencing:_sums_of_target_and_accomplices",
         "[row_index, *others[:accomplice_count]]",
         "[row_index]",
         ("attacks/test_refusals.py::test_withholding_tells_the_bit_for_every_table",),

@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a format fails the row that it does not fit",
         Kind.HOSTILE,
-        "engine.spellings.duckdb:DuckDBSpelling.group",
+        "engine.spellings.duckdb:DuckDBSpelling.group_of_whole_match",
         "return f\"regexp_extract({x}, {literal(f'^(?:{pattern})$')}, {number})\"",
         "return f\"CAST(CAST(regexp_extract({x}, {literal(f'^(?:{pattern})$')}, {number}) AS INTEGER) AS VARCHAR)\"",
         (_TABLE,),

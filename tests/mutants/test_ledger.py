@@ -36,9 +36,9 @@ MUTANTS = (
         "the totals of the first line of a part are taken as they are",
         Kind.AUDIT,
         "ledger.proofs.verifying:LineVerifier._earlier_account",
-        "RunningTotals(read_spending(earlier_line.totals))",
+        "RunningTotals(read_totals(earlier_line.totals))",
         "RunningTotals((lambda stated: stated._replace(pure=stated.pure - read_cost(row.cost).pure))"
-        "(read_spending(row.totals)))",
+        "(read_totals(row.totals)))",
         (f"{_RUNS}test_totals_are_compared_across_parts",),
     ),
     Mutant(
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a checkpoint of another ledger is believed",
         Kind.AUDIT,
-        "ledger.proofs.verification_runs:VerificationRun.resume",
+        "ledger.proofs.verification_runs:VerificationRun.adopt_verified_parts",
         "task is not None and _has_same_ends(self._store, part)",
         "task is not None",
         (f"{_RUNS}test_a_history_that_was_sealed_anew_is_read_again",),

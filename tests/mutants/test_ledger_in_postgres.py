@@ -582,7 +582,7 @@ MOVES = (
         "a lost target is filled again and nothing is written down",
         Kind.REUSE,
         "ledger.moving:_copy_and_seal",
-        "_record_forgotten_charges(target, last_line) if was_sealed and accept_loss else last_line",
+        "_acknowledge_forgotten_charges_if_unchanged(target, last_line) if was_sealed and accept_loss else last_line",
         "last_line",
         (f"{_STORE}test_a_target_that_is_lost_is_filled_again_only_by_who_accepts_the_loss",),
     ),

@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "an interval of odds ends where the curvature is not known",
         Kind.RANGES,
-        "inference.logistic:LogisticFit.interval",
+        "inference.logistic:LogisticFit.unrejected_interval",
         "start + _log1p_or_minus_infinity(low) / reach, start - _log1p_or_minus_infinity(-high) / reach",
         "start + low / reach, start + high / reach",
         (f"{_LOGISTIC}::test_a_value_without_events_has_no_end_below",),

@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "every level is drawn at the price of all",
         Kind.FACTOR_TWO,
-        "mechanisms.quantiles:Quantiles._choose_by_group",
+        "mechanisms.quantiles:Quantiles._choose_quantiles_by_group",
         "rule = RankRule(node.share, self.level_epsilon / (2",
         "rule = RankRule(node.share, self.epsilon / (2",
         (_LEVELS,),

@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "a coefficient that noise hides has an interval with ends",
         Kind.RANGES,
-        "inference.linear:CoefficientTest.interval",
+        "inference.linear:CoefficientTest.unrejected_interval",
         "leading = 1 - square * c",
         "leading = abs(1 - square * c)",
         (f"{_LINEAR}::test_a_coefficient_that_noise_hides_has_no_ends",),

@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "an answer of sampled values is bought again",
         Kind.CHARGE_ORDER,
-        "release.parts.other_parts:DistinctValuesPart.compared_scales",
+        "release.parts.other_parts:DistinctValuesPart.scales_for_reuse",
         "if self.sampling_plan is None:",
         "if True:",
         (f"{_ASKED}::test_an_answer_that_was_bought_when_values_were_sampled_stays_free",),

@@ -264,7 +264,7 @@ def test_members_of_a_scaled_measure() -> None:
     sums, count, mean = bounded.members
     assert (sums.size, sums.step, sums.low, sums.high) == (110, 1, 0, 110)
     assert (count.size, count.step, count.rounding) == (1, 1, 0)
-    assert mean.expected_contributions == (55, 55)
+    assert mean.middle_row_contributions == (55, 55)
     assert [scaled.row_contribution_bounds for scaled in bounded.measures] == [(0, 110), (0, 1), None]
     assert [scaled.signed for scaled in bounded.measures] == [False] * 3
 

@@ -459,7 +459,7 @@ def test_a_tangent_pair_is_below_and_near_the_profile(monkeypatch: pytest.Monkey
         monkeypatch.setattr(subsampled_losses, name, value)
     sampled = SubsampledLoss(((LaplaceLoss(F(13, 11)), 1),), F(1, 10))
     for loss in (sampled, sampled.reversed()):
-        tangent = loss.tangent_pair
+        tangent = loss.dominated_tangent_pair
         for epsilon in (-0.15, -0.05, 0.0, 0.02, 0.08, 0.15):
             alpha = math.exp(epsilon)
             atoms = zip(tangent.values, tangent.masses, strict=True)

@@ -272,9 +272,9 @@ def test_an_excess_of_a_power_is_known_where_the_power_overflows() -> None:
         ):
             x = MP.exp(mp(y))
             truth = x * mp(y) - (x - 1) if order == 1 else x ** mp(order) - 1 - mp(order) * (x - 1)
-            found = losses.excess_power(b, y, order)
+            found = losses.weighted_power_excess(b, y, order)
             assert abs(found - b * truth) <= abs(b * truth) * MP.mpf("2e-13"), (b, y, order)
-    assert losses.excess_power(0.0, 50.0, 2.0) == losses.excess_power(0.0, 50.0, 1.0) == 0.0
+    assert losses.weighted_power_excess(0.0, 50.0, 2.0) == losses.weighted_power_excess(0.0, 50.0, 1.0) == 0.0
 
 
 def test_few_terms_are_summed_exactly_and_many_are_rounded_up() -> None:

@@ -18,8 +18,8 @@ from sfumato.privacy.numbers import (
     exact_integer,
     format_exact,
     format_percent,
-    is_plus_infinity,
     least_integer_where,
+    means_plus_infinity,
     units_rounded_down,
     units_rounded_up,
 )
@@ -138,9 +138,9 @@ def test_the_least_whole_number_with_a_property(start: int) -> None:
 
 def test_only_infinity_is_infinite() -> None:
     """Whole numbers and fractions beyond all floats are finite; so are infinities below zero no order."""
-    assert all(map(is_plus_infinity, (math.inf, "inf", " Infinity ", Decimal("inf"), np.float64("inf"))))
+    assert all(map(means_plus_infinity, (math.inf, "inf", " Infinity ", Decimal("inf"), np.float64("inf"))))
     finite = (10**400, Fraction(10**400), Fraction(1, 3), 1e308, Decimal(10) ** 400, "1e400", None, [])
-    assert not any(map(is_plus_infinity, (*finite, -math.inf, "-inf", Decimal("-inf"), math.nan)))
+    assert not any(map(means_plus_infinity, (*finite, -math.inf, "-inf", Decimal("-inf"), math.nan)))
 
 
 @pytest.mark.parametrize("low_open", [False, True])

@@ -332,7 +332,7 @@ def test_a_profile_is_read_from_its_reverse_below_one() -> None:
 def test_the_tangent_pair_is_below_and_keeps_the_failure() -> None:
     for reveal in (F(0), F(1, 50)):
         loss = SubsampledLoss(((ResponseLoss(F(1), 2, reveal), 1),), RATE)
-        tangent = loss.tangent_pair
+        tangent = loss.dominated_tangent_pair
         assert isinstance(tangent, TangentLoss)
         assert loss.dominated_factors == ((tangent, 1),)
         assert tangent.mass_at_infinity == loss.profile_bound(600.0, above=False)

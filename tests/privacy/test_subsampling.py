@@ -193,7 +193,7 @@ def test_one_pair_dominates_and_is_dominated_by_another_at_every_epsilon(curve: 
     """At losses of both signs: h is between the lines that touch it from below and its own chords."""
     forward = curve.subsampled("0.3").parts[0][0]
     for loss in (forward, forward.reversed()):
-        outer, inner = loss.lattice_pair, loss.tangent_pair
+        outer, inner = loss.lattice_pair, loss.dominated_tangent_pair
         mass, value = (column[:, 0] for column in outer.log_moment_parameters)
         assert math.fsum(mass) + outer.mass_at_infinity == pytest.approx(1, abs=1e-12)
         q_mass = math.fsum(mass * [math.exp(-each) for each in value])
@@ -254,7 +254,10 @@ def test_the_bounds_of_a_composition_are_not_those_of_one_pair() -> None:
     low, high = both.delta_range(_log(growth))
     assert low <= truth <= high
     ((loss, _),) = one.parts
-    assert both._dominated_directions == (((loss.tangent_pair, 2),), ((loss.reversed().tangent_pair, 2),))
+    assert both._dominated_directions == (
+        ((loss.dominated_tangent_pair, 2),),
+        ((loss.reversed().dominated_tangent_pair, 2),),
+    )
     assert both._composed_directions == (((loss.lattice_pair, 2),), ((loss.reversed().lattice_pair, 2),))
     assert high - low < 1e-3
 
@@ -331,7 +334,7 @@ def test_what_is_no_sample_is_refused(call: Any, rule: str) -> None:
 def test_the_pair_below_diverges_no_more_than_the_pair_above() -> None:
     loss = SubsampledLoss(((ResponseLoss(Fraction(1)), 1),), RATE)
     for order in (1, 2, 8):
-        below, above = loss.tangent_pair.renyi(order), loss.lattice_pair.renyi(order)
+        below, above = loss.dominated_tangent_pair.renyi(order), loss.lattice_pair.renyi(order)
         assert 0 < below <= above
         assert below > 0.9 * above
 

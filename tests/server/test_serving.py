@@ -31,7 +31,7 @@ from sfumato.cli import main
 from sfumato.errors import InvalidSettings
 from sfumato.server.connections import admitted_peers
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.serving import ProcessSettings, _owner_login_link, _run_worker
+from sfumato.server.serving import ProcessSettings, _ensure_owner_and_create_link, _run_worker
 from sfumato.server.settings import ServerSettings
 from sfumato.server.worker_processes import open_channel
 
@@ -309,7 +309,7 @@ def test_where_no_owner_is_let_in_another_is_made(tmp_path: Path) -> None:
     with closing(PeopleFile(given.people)) as people:
         names = []
         for _ in range(3):
-            assert _owner_login_link(given, "http://x").startswith("http://x/login/")
+            assert _ensure_owner_and_create_link(given, "http://x").startswith("http://x/login/")
             names.append({each.name for each in people.users()})
             with people.database.write_transaction() as rows:
                 rows.execute("UPDATE users SET disabled = 1")

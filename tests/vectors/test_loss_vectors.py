@@ -16,8 +16,8 @@ from sfumato.privacy.losses import (
     ConcentratedLoss,
     PairLoss,
     ResponseLoss,
-    excess_power,
     sum_with_counts_rounded_up,
+    weighted_power_excess,
 )
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, LaplaceLoss, maximal_shifts
 from sfumato.privacy.subsampled_losses import TangentLoss
@@ -194,7 +194,7 @@ def _failure_of_pairs() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("privacy.losses.excess_power")
+@REGISTRY.formula("privacy.losses.weighted_power_excess")
 def _excess_power() -> Iterator[Vector]:
     for b, y, order in (
         (0.5, 40.0, 1.0),
@@ -206,8 +206,8 @@ def _excess_power() -> Iterator[Vector]:
     ):
         x, weight = MP.exp(MP.mpf(y)), MP.mpf(b)
         truth = weight * (x * y - x + 1) if order == 1 else weight * (x ** MP.mpf(order) - 1 - MP.mpf(order) * (x - 1))
-        yield exact(truth, excess_power, b, y, order)
-    yield exact(0.0, excess_power, 0.0, 800.0, 2.0)
+        yield exact(truth, weighted_power_excess, b, y, order)
+    yield exact(0.0, weighted_power_excess, 0.0, 800.0, 2.0)
 
 
 def _continuous_laplace(x: Real, function: Any) -> Real:

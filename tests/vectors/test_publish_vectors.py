@@ -347,14 +347,14 @@ def _estimates_adaptive() -> Iterator[Vector]:
         )
 
 
-@formula("publish.marginals.estimating.MeasuredMarginal.deviation")
+@formula("publish.marginals.estimating.MeasuredMarginal.deviation_in_steps")
 def _deviation() -> Iterator[Vector]:
     for size in (Fraction(1, 2), Fraction(3), Fraction(40)):
         weights = [math.exp(-k / size) for k in range(int(60 * size) + 60)]
         variance = math.fsum(2 * k**2 * each for k, each in enumerate(weights)) / (2 * math.fsum(weights) - 1)
         one = MeasuredMarginal((), np.zeros((), np.int64), size, laplace=True)
-        yield exact(math.sqrt(variance), lambda each: MeasuredMarginal.deviation.fget(each), one)  # type: ignore[attr-defined]
-    yield exact(7.5, lambda: MeasuredMarginal((), np.zeros((), np.int64), Fraction(15, 2)).deviation)
+        yield exact(math.sqrt(variance), lambda each: MeasuredMarginal.deviation_in_steps.fget(each), one)  # type: ignore[attr-defined]
+    yield exact(7.5, lambda: MeasuredMarginal((), np.zeros((), np.int64), Fraction(15, 2)).deviation_in_steps)
 
 
 @formula("publish.marginals.group_totals.SynopsisEstimates._laplace_shares")

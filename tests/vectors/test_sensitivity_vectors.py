@@ -303,12 +303,12 @@ def _ends(scaled: ScaledMeasure) -> tuple[Any, ...]:
     return made.low, made.high
 
 
-@formula("plan.aggregates.measures.Mean.expected_contributions")
+@formula("plan.aggregates.measures.Mean.middle_row_contributions")
 def _mean_middle() -> Iterator[Vector]:
     """Whatever its value is, a row adds high − low to both sums together: half of it to each in the middle."""
     for low, high, step in _RANGES:
         half = (high - low) * step / 2
-        yield exact((half, half), Mean(_column(low, high)).expected_contributions, step, low, high)
+        yield exact((half, half), Mean(_column(low, high)).middle_row_contributions, step, low, high)
 
 
 @formula("plan.aggregates.measures.Mean.max_row_contribution")
@@ -318,12 +318,12 @@ def _mean_size() -> Iterator[Vector]:
         yield exact(ends, Mean(_column(low, high)).max_row_contribution, low, high)
 
 
-@formula("plan.aggregates.measures.Sum.expected_contributions")
+@formula("plan.aggregates.measures.Sum.middle_row_contributions")
 def _sum_middle() -> Iterator[Vector]:
     for low, high, step in _RANGES:
         yield exact(
             (low + high) // 2 * step,
-            lambda a=low, b=high, s=step: Sum(_column(a, b)).expected_contributions(s, a, b)[0],
+            lambda a=low, b=high, s=step: Sum(_column(a, b)).middle_row_contributions(s, a, b)[0],
         )
 
 

@@ -370,10 +370,10 @@ def read_refusal(answerer: Answerer, target: int, accomplices: int) -> Values:
     """Guess one person's bit from a question about them and the first ``accomplices`` others, whose bits are known to
     be 1: 1 if it is answered, 0 if it is withheld.
     """
-    return (~np.isnan(_sums_with_accomplices(answerer, target, accomplices))).astype(np.int64)
+    return (~np.isnan(_sums_of_target_and_accomplices(answerer, target, accomplices))).astype(np.int64)
 
 
-def _sums_with_accomplices(answerer: Answerer, target: int, accomplices: int) -> Sums:
+def _sums_of_target_and_accomplices(answerer: Answerer, target: int, accomplices: int) -> Sums:
     row_index = checked_target(target, answerer.people)
     accomplice_count = exact_integer(accomplices, "accomplices", at_least=1)
     if accomplice_count >= answerer.people:
@@ -403,7 +403,7 @@ def refusals(towns: int = 400, epsilon: Number = 1) -> Findings:
     ]
     with private_answers(secret, epsilon, 1, towns=True) as private:
         assert private.promise is not None
-        sums = _sums_with_accomplices(private, 0, accomplices)
+        sums = _sums_of_target_and_accomplices(private, 0, accomplices)
         ceiling = guess_ceiling(private.promise)
         results.append(
             _refusal_finding(f"{private.kind}: refused or not", (~np.isnan(sums)).astype(np.int64), secret, ceiling)

@@ -87,9 +87,9 @@ def tables(source: Path) -> list[str]:
     return file_inspection.tables(source)
 
 
-def read_table(source: Path, relation: str) -> Any:
+def read_all_rows(database: Path, relation: str) -> Any:
     """Read all rows of a table in a database file into memory, as Arrow. PRIVATE."""
-    return file_inspection.read_table(source, relation)
+    return file_inspection.read_all_rows(database, relation)
 
 
 def write_table(rows: Any, database: Path, relation: str) -> None:

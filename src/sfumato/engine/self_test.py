@@ -328,7 +328,7 @@ def _date_cases() -> list[SpellingCase]:
             lambda y: dt.datetime(y.year, y.month, y.day),
             Type.TIMESTAMP,
         ),
-        case_of_columns("the time of a second", _moment_of_number("n"), ("n",), _seconds_after_year_1),
+        case_of_columns("the time of a second", _moment_of_number("n"), ("n",), _nth_spaced_time),
         unary_case("CAST of a timestamp to a date", ScalarFunction.CONVERT, "s", lambda s: s.date(), Type.DATE),
         SpellingCase("IS TRUE", apply(ScalarFunction.IS_TRUE, column_reference("b")), lambda row: row["b"] is True),
     ]
@@ -342,7 +342,7 @@ def _moment_of_number(column: str) -> Scalar:
     return apply(ScalarFunction.MOMENT, seconds)
 
 
-def _seconds_after_year_1(n: int) -> dt.datetime:
+def _nth_spaced_time(n: int) -> dt.datetime:
     return dt.datetime.min + dt.timedelta(seconds=n * _SECONDS_APART)
 
 

@@ -107,7 +107,7 @@ class Mixture:
 
     @cached_property
     def gap(self) -> Gap:
-        return _nonzero_gap(self.environment)
+        return _require_nonzero_gap(self.environment)
 
     @property
     def threshold(self) -> Fraction:
@@ -208,7 +208,7 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
     """
     if not isinstance(environment, Environment):
         raise InvalidParameter("environment", environment, AN_ENVIRONMENT, fix=NEW_ENVIRONMENT)
-    penalty = _nonzero_gap(environment).penalty
+    penalty = _require_nonzero_gap(environment).penalty
     if q is not None:
         mixing = exact(q, "q", INSIDE_UNIT)
         if epsilon is None:
@@ -238,7 +238,7 @@ def _exponential_mechanism(epsilon: Number) -> Exponential:
     return Exponential(epsilon, sensitivity=1, neighbours=Neighbours.REPLACE)
 
 
-def _nonzero_gap(environment: Environment) -> Gap:
+def _require_nonzero_gap(environment: Environment) -> Gap:
     """Return the environment's gap; refuse γ = 0, where imposing a reaction cannot punish a misreport."""
     gap = environment.gap
     if gap is None or not gap.gamma:
@@ -286,7 +286,7 @@ def _loss_bound(environment: Environment, uniform: float, epsilon: float, q: flo
 
 def _best_epsilon(environment: Environment) -> Fraction:
     """Return the ε with the least bound on the loss, searching two decades on either side of the asymptotic optimum."""
-    penalty, uniform = float(_nonzero_gap(environment).penalty), _uniform_loss(environment)
+    penalty, uniform = float(_require_nonzero_gap(environment).penalty), _uniform_loss(environment)
     log_outcomes = math.log(max(2, len(environment.outcomes)))
     centre = math.sqrt(8 * penalty * log_outcomes / (max(uniform, 1e-9) * environment.players))
 

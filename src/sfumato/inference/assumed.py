@@ -19,7 +19,7 @@ def assumed_moments(design: Design, rows: int) -> Floats:
 
     The rows are a lattice, x_j = the fractional parts of multiples of √p_j (Weyl), so that no randomness is needed.
     """
-    coordinates = assumed_coordinates(design)
+    coordinates = coordinates_of_assumed_rows(design)
     gram = coordinates.T @ coordinates * (rows / _ROWS)
     index = design.gram_index
     moments = np.zeros(len(design.gram_entries_by_moment))
@@ -27,7 +27,7 @@ def assumed_moments(design: Design, rows: int) -> Floats:
     return moments
 
 
-def assumed_coordinates(design: Design) -> Floats:
+def coordinates_of_assumed_rows(design: Design) -> Floats:
     """Return the coordinates of assumed rows."""
     steps = np.arange(1, _ROWS + 1)
     names = [column.factors[0] for column in design.columns if len(column.factors) == 1]

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from sfumato.array_types import Floats
-from sfumato.inference.assumed import assumed_coordinates
+from sfumato.inference.assumed import coordinates_of_assumed_rows
 from sfumato.inference.design import Design, regressors
 from sfumato.inference.row_expressions import rounded_coefficients
 from sfumato.quick_dataclass import dataclass
@@ -95,6 +95,6 @@ def regressor_coefficients(design: Design, references: tuple[int, ...], coeffici
         for coordinate_index, part in regressor.parts.items():
             basis[coordinate_index, column] = part
     lengths = np.linalg.norm(basis, axis=0)
-    rows = assumed_coordinates(design)[:, : len(coefficients)]
+    rows = coordinates_of_assumed_rows(design)[:, : len(coefficients)]
     solution = np.linalg.lstsq(rows @ (basis / lengths), rows @ coefficients, rcond=None)[0]
     return {regressor.label: float(value) for regressor, value in zip(fitted, solution / lengths, strict=True)}

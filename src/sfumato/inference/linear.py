@@ -188,11 +188,11 @@ class LinearFit:
         table = []
         for index, regressor in enumerate(self.regressors):
             unit = float(units[index])
-            noise = _scale_interval(self.interval(noise_test, index, quantile), unit)
+            noise = _scale_interval(self.unrejected_interval(noise_test, index, quantile), unit)
             sampling = combined = z = p = None
             if self.shows_sampling_errors:
                 sampling = quantile * math.sqrt(self.sampling_variance(both_test.inverse[index])) * unit
-                combined = _scale_interval(self.interval(both_test, index, quantile), unit)
+                combined = _scale_interval(self.unrejected_interval(both_test, index, quantile), unit)
                 z = self.z_of_zero(both_test, index)
                 p = math.erfc(abs(z) / math.sqrt(2))
             table.append(
@@ -200,9 +200,9 @@ class LinearFit:
             )
         return tuple(table)
 
-    def interval(self, test: CoefficientTest, index: int, quantile: float) -> tuple[float, float]:
+    def unrejected_interval(self, test: CoefficientTest, index: int, quantile: float) -> tuple[float, float]:
         """Return the values of one scaled coefficient that a test does not reject."""
-        return test.interval(index, quantile)
+        return test.unrejected_interval(index, quantile)
 
     def z_of_zero(self, test: CoefficientTest, index: int) -> float:
         """Return z, the score of a coefficient of 0 in units of its deviation."""
@@ -303,7 +303,7 @@ class CoefficientTest:
         shift = value - float(self.estimate[index])
         return -shift / math.sqrt(max(a + 2 * b * shift + c * shift**2, 1e-300))
 
-    def interval(self, index: int, quantile: float) -> tuple[float, float]:
+    def unrejected_interval(self, index: int, quantile: float) -> tuple[float, float]:
         """Return the values that the test does not reject: s² ≤ q²·(a + 2b·s + c·s²) (Fieller 1954)."""
         a, b, c = self.variance_polynomial(index)
         centre, square = float(self.estimate[index]), quantile**2

@@ -95,10 +95,10 @@ class LogisticFit(LinearFit):
         reaches = np.abs(self.coordinate_basis[1:]).max(axis=0, initial=0.0)
         return np.where(reaches > 0, reaches, np.abs(self.coordinate_basis[0]))
 
-    def interval(self, test: CoefficientTest, index: int, quantile: float) -> tuple[float, float]:
+    def unrejected_interval(self, test: CoefficientTest, index: int, quantile: float) -> tuple[float, float]:
         """Return the values that the test does not reject, with their ends as far as the curvature may have changed."""
         start, reach = float(self._start_coefficients[index]), float(self._max_regressor_sizes[index])
-        low, high = ((end - start) * reach for end in super().interval(test, index, quantile))
+        low, high = ((end - start) * reach for end in super().unrejected_interval(test, index, quantile))
         return start + _log1p_or_minus_infinity(low) / reach, start - _log1p_or_minus_infinity(-high) / reach
 
     def z_of_zero(self, test: CoefficientTest, index: int) -> float:

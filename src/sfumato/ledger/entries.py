@@ -24,7 +24,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.html_fragments import paragraph, table
 from sfumato.ledger import spending
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.spending import Charged, Part, SampledCharge, read_cost, read_spending
+from sfumato.ledger.spending import Charged, Part, SampledCharge, read_cost, read_totals
 from sfumato.ledger.stores.store import Where
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms.protocols import Mechanism
@@ -276,7 +276,7 @@ class Line:
     @classmethod
     def from_row(cls, row: Row) -> Line:
         # The seal of the row was checked, and with it the types of its columns: none is checked again.
-        spending = read_spending(row.totals)
+        spending = read_totals(row.totals)
         line = object.__new__(cls)
         line.__dict__.update(
             number=row.number,

@@ -33,7 +33,7 @@ from sfumato.ledger.proofs import anchors
 from sfumato.ledger.proofs.anchors import Anchor, Marks, ProcessAnchor, WrittenLines
 from sfumato.ledger.proofs.verifying import LOST
 from sfumato.ledger.sealed_rows import KeyedHash, Row
-from sfumato.ledger.spending import MAX_ROUNDINGS_PER_LINE, read_spending
+from sfumato.ledger.spending import MAX_ROUNDINGS_PER_LINE, read_totals
 from sfumato.ledger.stores.store import LARGE_ANSWER_BYTES, Store
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, codec
@@ -296,10 +296,10 @@ class GuardedStore:
             return [budget for period_budgets in by_period for budget in period_budgets]
         last = transaction.last_account_line(account)
         budget = self._terms_in_line(transaction, last.terms).budget
-        budgets = [(budget.with_spent(read_spending(last.totals).total), "the account")]
+        budgets = [(budget.with_spent(read_totals(last.totals).total), "the account")]
         if analyst_row is not None and share:
             share_budget = self._cached_share_budget(last.terms, budget, share)
-            analyst_budget = share_budget.with_spent(read_spending(analyst_row.own).total)
+            analyst_budget = share_budget.with_spent(read_totals(analyst_row.own).total)
             budgets.append((analyst_budget, "the analyst's share"))
         return budgets
 
@@ -319,11 +319,11 @@ class GuardedStore:
                 fix="rename one of the two policies",
             )
         budgets = [
-            (terms.budget.with_spent(read_spending(last.totals if last else "").total), f"the account of {period}")
+            (terms.budget.with_spent(read_totals(last.totals if last else "").total), f"the account of {period}")
         ]
         if share:
             analyst_row = transaction.newest(account=name, analyst=analyst)
-            analyst_spent = read_spending(analyst_row.own if analyst_row else "").total
+            analyst_spent = read_totals(analyst_row.own if analyst_row else "").total
             analyst_budget = terms.budget.share(share).with_spent(analyst_spent)
             budgets.append((analyst_budget, f"the analyst's share of {period}"))
         return budgets

@@ -92,7 +92,9 @@ def _copy_and_seal(
         guarded.store.require_owner()
         was_sealed = _is_sealed(guarded)
         last_line = _copy_lines_and_seal(guarded, target, accept_loss=accept_loss)
-    return (_record_forgotten_charges(target, last_line) if was_sealed and accept_loss else last_line), is_backup
+    return (
+        _acknowledge_forgotten_charges_if_unchanged(target, last_line) if was_sealed and accept_loss else last_line
+    ), is_backup
 
 
 def _empty_ledger_error(source: Address) -> LedgerUnavailable:
@@ -181,7 +183,7 @@ def _is_sealed(guarded: GuardedStore) -> bool:
         return transaction.head is not None and transaction.head.kind == "moved"
 
 
-def _record_forgotten_charges(target: Address, last: tuple[int, str]) -> tuple[int, str]:
+def _acknowledge_forgotten_charges_if_unchanged(target: Address, moved_head: tuple[int, str]) -> tuple[int, str]:
     """If a target has exactly the lines of a ledger that was moved to it before, record that the owner accepts that
     charges made there are forgotten: what an anchor knows of them is added to the totals.
     """
@@ -189,8 +191,8 @@ def _record_forgotten_charges(target: Address, last: tuple[int, str]) -> tuple[i
         guarded = ledger._guarded  # noqa: SLF001 - same package
         with guarded.writing(acknowledging=True) as transaction:
             head = transaction.head
-            if head is None or (head.number, head.hash) != last:
-                return last
+            if head is None or (head.number, head.hash) != moved_head:
+                return moved_head
             if not accept_lost_lines(transaction, guarded.anchors, _CHARGES_FORGOTTEN):
                 transaction.append("acknowledge", head.account, {"question": _CHARGES_FORGOTTEN})
         return ledger.head

@@ -157,7 +157,7 @@ def _add_units_or_none(a: int | None, b: int | None) -> int | None:
 
 
 @lru_cache(maxsize=64)
-def read_spending(text: str) -> Spending:
+def read_totals(text: str) -> Spending:
     if not text:
         return Spending()
     pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = text.split(" ")

@@ -8,7 +8,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter, LedgerDamaged, ValueWords
 from sfumato.ledger.sealed_rows import MAX_TIME, Row
-from sfumato.ledger.spending import NO_COST, read_cost, read_spending, write_cost
+from sfumato.ledger.spending import NO_COST, read_cost, read_totals, write_cost
 from sfumato.ledger.stores.store import PendingCharge, Prefix, StoreRows, Where
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
@@ -186,8 +186,8 @@ class Transaction:
             "tab": number if kind == "tab-open" else tab,
             "cost": write_cost(cost),
             "left": "" if left is None else write_cost(left),
-            "totals": str(read_spending(last.totals if last else "").after(cost, held_before, held_after)),
-            "own": str(read_spending(analyst_row.own if analyst_row else "").after(cost, held_before, held_after))
+            "totals": str(read_totals(last.totals if last else "").after(cost, held_before, held_after)),
+            "own": str(read_totals(analyst_row.own if analyst_row else "").after(cost, held_before, held_after))
             if analyst
             else "",
             "terms": number if last is None or kind == "amend" else last.terms,

@@ -226,7 +226,7 @@ class Quantiles:
         )
         distinct = sorted_values if first_index.size == sorted_values.size else sorted_values[first_index]
         before = np.append(first_index, sorted_values.size).astype(np.int64, copy=False)
-        return self._choose_by_group(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
+        return self._choose_quantiles_by_group(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
     def choose_histogram(self, values: Any, counts: Any) -> list[int]:
         """Return the quantiles of distinct values with row counts, as an engine returns them."""
@@ -246,7 +246,7 @@ class Quantiles:
         distinct, first_index = np.unique(raw_values[order], return_index=True)
         ranks = _cumulative_counts(row_counts[order])
         before = np.append(ranks[first_index], ranks[-1])
-        return self._choose_by_group(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
+        return self._choose_quantiles_by_group(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
     def choose_groups(self, values: GroupedValues) -> NDArray[np.int64]:
         """Return the quantiles of every group, with rows or without: a row per group, a column per probability."""
@@ -258,9 +258,9 @@ class Quantiles:
                 fix="pass grouped=True to the mechanism",
             )
         starts = np.searchsorted(values.group, np.arange(values.groups + 1))
-        return self._choose_by_group(RankedValues(values.steps, _cumulative_counts(values.counts)), starts)
+        return self._choose_quantiles_by_group(RankedValues(values.steps, _cumulative_counts(values.counts)), starts)
 
-    def _choose_by_group(self, rows: RankedValues, starts: NDArray[np.intp]) -> NDArray[np.int64]:
+    def _choose_quantiles_by_group(self, rows: RankedValues, starts: NDArray[np.intp]) -> NDArray[np.int64]:
         parts = {(Fraction(0), Fraction(1)): rank_choices.parts_with_all_rows(rows, starts, self.bounds)}
         chosen: dict[Fraction, NDArray[np.int64]] = {}
         for node in self._nodes:
@@ -409,7 +409,7 @@ class LegacyQuantiles(Quantiles):
             return Fraction(1)
         return 2 * max(max(node.share, 1 - node.share) for node in self._nodes if node.level == level)
 
-    def _choose_by_group(self, *_: Any) -> Any:
+    def _choose_quantiles_by_group(self, *_: Any) -> Any:
         raise InvalidParameter(
             "mechanism",
             self,

@@ -106,9 +106,9 @@ class ScaledMember:
         return self.measure.max_row_contribution(self.low, self.high)
 
     @property
-    def expected_contributions(self) -> tuple[Fraction, ...]:
+    def middle_row_contributions(self) -> tuple[Fraction, ...]:
         """What a row in the middle of its range adds to each total, in the measure's own terms."""
-        return self.measure.expected_contributions(self.step, self.low, self.high)
+        return self.measure.middle_row_contributions(self.step, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ class ScaledMeasure:
         return self.measure.noise_count
 
     @property
-    def expected_contributions(self) -> tuple[Fraction, ...]:
+    def middle_row_contributions(self) -> tuple[Fraction, ...]:
         """What a row in the middle of its range adds to each total, in the measure's own terms."""
-        return self.measure.expected_contributions(self.step, self.low, self.high)
+        return self.measure.middle_row_contributions(self.step, self.low, self.high)
 
     @property
     def size(self) -> int:

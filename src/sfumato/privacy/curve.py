@@ -42,7 +42,7 @@ from sfumato.privacy.numbers import (
     decimal_float_above,
     exact,
     exact_integer,
-    is_plus_infinity,
+    means_plus_infinity,
 )
 from sfumato.privacy.pairs import Distribution, aligned_masses
 from sfumato.privacy.sensitivity import Sensitivity
@@ -266,7 +266,7 @@ class Curve:
         """Return the Rényi divergence of this order outside the failure: order 1 is KL, infinity max-divergence.
         Divergences of one order add under composition.
         """
-        if is_plus_infinity(order):
+        if means_plus_infinity(order):
             return math.inf if self.max_divergence is None else decimal_float_above(self.max_divergence)
         alpha = float(exact(order, "order", _FROM_ONE))
         return max(shape.renyi(parts, alpha) for parts in self._parts_in_worst_order(lambda loss: loss.renyi(alpha)))

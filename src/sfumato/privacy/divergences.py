@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 
-from sfumato.privacy.losses import PairLoss, excess_power
-from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, is_plus_infinity, log_ratio
+from sfumato.privacy.losses import PairLoss, weighted_power_excess
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, log_ratio, means_plus_infinity
 from sfumato.privacy.pairs import Distribution, normalised_masses
 
 
@@ -35,7 +35,7 @@ def renyi(p: Distribution, q: Distribution, order: Number) -> float:
     """Compute ln E_Q[(P/Q)^α]/(α − 1) for α > 0, its limits at 1 (KL) and infinity (max-divergence) included (Rényi
     1961).
     """
-    if is_plus_infinity(order):
+    if means_plus_infinity(order):
         return max_divergence(p, q)
     alpha = float(exact(order, "order", POSITIVE))
     pair = PairLoss(*normalised_masses(p, q))
@@ -47,7 +47,7 @@ def renyi(p: Distribution, q: Distribution, order: Number) -> float:
     # P and Q are close, and the sum is close to 1: its distance from 1 is a sum of terms that are small each.
     common = [(float(b), log_ratio(a, b)) for a, b in zip(pair.p, pair.q, strict=True) if a and b]
     failure_term = alpha * float(pair.failure) + (1 - alpha) * float(pair.reversed().failure)
-    return math.log1p(math.fsum(excess_power(b, y, alpha) for b, y in common) - failure_term) / (alpha - 1)
+    return math.log1p(math.fsum(weighted_power_excess(b, y, alpha) for b, y in common) - failure_term) / (alpha - 1)
 
 
 def hockey_stick(p: Distribution, q: Distribution, epsilon: Number) -> float:

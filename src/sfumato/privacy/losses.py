@@ -533,7 +533,7 @@ class PairLoss(AtomLoss, Loss):
                 math.exp(math.log(b) + order * y - log_largest) for b, y in self._conditioned_losses if b
             )
             return (log_largest + math.log(scaled)) / z if z else self._mean_loss()
-        excess = math.fsum(excess_power(b, y, order) for b, y in self._conditioned_losses)
+        excess = math.fsum(weighted_power_excess(b, y, order) for b, y in self._conditioned_losses)
         return math.log1p(max(0.0, excess)) / z if z else max(0.0, excess)
 
     def _mean_loss(self) -> float:
@@ -575,7 +575,7 @@ def _weighted_phase_sum(weights: Real, angles: Real) -> tuple[Real, Real]:
     return (weights * np.cos(angles)).sum(0), (weights * np.sin(angles)).sum(0)
 
 
-def excess_power(b: float, y: float, order: float) -> float:
+def weighted_power_excess(b: float, y: float, order: float) -> float:
     """Return b·(x^α − 1 − α(x − 1)) at x = e^y, or its limit at order 1; by logarithms where a power overflows."""
     if order * abs(y) <= LARGE:
         return b * power_excess(y, order)

@@ -172,7 +172,7 @@ def exact_integer(value: Number, name: str, *, at_least: int = 0) -> int:
     return number.numerator
 
 
-def is_plus_infinity(value: object) -> bool:
+def means_plus_infinity(value: object) -> bool:
     """Return whether this is plus infinity, in any spelling: a Rényi order may be."""
     if isinstance(value, Decimal):
         return value.is_infinite() and value > 0

@@ -134,7 +134,7 @@ def _draw_delta_by_epsilon(epsilons: Sequence[float], deltas: Sequence[float]) -
     )
 
 
-def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], width: float) -> Drawing:
+def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], drawing_width: float) -> Drawing:
     """Bound the false negatives of any test from below, by the two lines that each (ε, δ) gives (Wasserman & Zhou
     2010).
     """
@@ -148,14 +148,14 @@ def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], width: fl
     bound = PlottedLine("this release", rates, tuple(map(least, rates)))
     guessing = PlottedLine("guessing", (0.0, 1.0), (1.0, 0.0))
     name = "Lowest false-negative rate of a test"
-    return line_chart([bound, guessing], LineAxes(name, "false-positive rate", y_range=(0.0, 1.0)), 280, width)
+    return line_chart([bound, guessing], LineAxes(name, "false-positive rate", y_range=(0.0, 1.0)), 280, drawing_width)
 
 
-def _draw_tail(epsilons: Sequence[float], tail: Callable[[float], float], width: float) -> Drawing:
+def _draw_tail(epsilons: Sequence[float], tail: Callable[[float], float], drawing_width: float) -> Drawing:
     values = tuple(min(1.0, max(0.0, tail(epsilon))) for epsilon in epsilons)
     name = "Probability that the loss is above ε"
     return line_chart(
-        [PlottedLine("P(L > ε)", tuple(epsilons), values)], LineAxes(name, "ε", y_range=(0.0, 1.0)), 280, width
+        [PlottedLine("P(L > ε)", tuple(epsilons), values)], LineAxes(name, "ε", y_range=(0.0, 1.0)), 280, drawing_width
     )
 
 

@@ -138,7 +138,7 @@ class SubsampledLoss(Loss):
 
     @property
     def dominated_factors(self) -> tuple[tuple[LossPair, int], ...]:
-        return ((self.tangent_pair, 1),)
+        return ((self.dominated_tangent_pair, 1),)
 
     @property
     def factors(self) -> tuple[tuple[LossPair, int], ...]:
@@ -263,7 +263,7 @@ class SubsampledLoss(Loss):
         return math.log1p(float(sum(self.sampled_weights.values())) * math.expm1(top)) * (1 + _ROUNDING)
 
     @cached_property
-    def tangent_pair(self) -> TangentLoss:
+    def dominated_tangent_pair(self) -> TangentLoss:
         """A finite pair that this one dominates, for lower bounds of compositions."""
         return _dominated_tangent_pair(self)
 

@@ -33,7 +33,7 @@ from sfumato.publish.marginals.attributes import (
     Attribute,
     Attributes,
     Cell,
-    ImpliedCells,
+    DecidedCells,
     ListedCell,
     RangeCell,
     infer_dependency,
@@ -286,11 +286,11 @@ class Synopsis:
             pair = column_indices([deciding, decided], self.columns)
             attribute_set = tuple(sorted(pair))
             if self._synopsis_estimates.covers(attribute_set):
-                impossible = self._implied_cells(pair, zeros.get(attribute_set)).impossible.transpose(np.argsort(pair))
+                impossible = self._decided_cells(pair, zeros.get(attribute_set)).impossible.transpose(np.argsort(pair))
                 zeros[attribute_set] = zeros.get(attribute_set, False) | impossible
         return zeros
 
-    def _implied_cells(self, pair: Sequence[int], zeros: Any) -> ImpliedCells:
+    def _decided_cells(self, pair: Sequence[int], zeros: Any) -> DecidedCells:
         """Return what the first column of a pair decides of the second, from the counts of both."""
         attribute_set = tuple(sorted(pair))
         counts, noise = self._synopsis_estimates.totals_and_errors(

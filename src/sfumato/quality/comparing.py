@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.engine.inspecting import PairedTables, paired_tables, read_table, tables
+from sfumato.engine.inspecting import PairedTables, paired_tables, read_all_rows, tables
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError, ValueWords
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import exact_integer
@@ -145,7 +145,7 @@ def _read_if_database_file(source: Any, policy_table: Table | None) -> Any:
             place=str(path),
             fix=f"export one of them ({', '.join(names[:10])}) to a Parquet file, or pass a policy that names it",
         )
-    return read_table(path, table_name)
+    return read_all_rows(path, table_name)
 
 
 def _policy_table(policy: Policy | str | os.PathLike[str], table: str | None) -> Table:

@@ -125,7 +125,7 @@ class PricedRelease:
     def compared_half_widths(self) -> tuple[Fraction, ...]:
         """The half-widths at 95 % confidence, by which stored answers are compared."""
         parts = zip(self.others, self.measurements[1:], strict=True)
-        scales = chain(self.scales[0], *(part.compared_scales(measurements) for part, measurements in parts))
+        scales = chain(self.scales[0], *(part.scales_for_reuse(measurements) for part, measurements in parts))
         return tuple(
             scale.half_width(DEFAULT_CONFIDENCE, 1) for scale in scales if isinstance(scale, (NoisyScale, SampledScale))
         )

@@ -84,7 +84,7 @@ def serve(process_settings: ProcessSettings, ready: Callable[[str], None]) -> in
         postgres = sockets.enter_context(bound_socket(settings.postgres)) if settings.postgres else None
 
         def announce() -> None:
-            ready(_owner_login_link(process_settings, base_url(process_settings.settings, listener)))
+            ready(_ensure_owner_and_create_link(process_settings, base_url(process_settings.settings, listener)))
 
         process_count = settings.processes
         if process_count == 1:
@@ -95,7 +95,7 @@ def serve(process_settings: ProcessSettings, ready: Callable[[str], None]) -> in
         )
 
 
-def _owner_login_link(process_settings: ProcessSettings, base_url: str) -> str:
+def _ensure_owner_and_create_link(process_settings: ProcessSettings, base_url: str) -> str:
     """Create a login link for an owner, adding the first owner if there is none."""
     with closing(PeopleFile(process_settings.people)) as people:
         users = people.users()

@@ -13,7 +13,7 @@ from engine.lowered import selected
 from plan.described import CATALOG
 from plan.samples import read
 from sfumato.engine.lowering import cell_lowering, reading_statements, relation_lowering
-from sfumato.engine.lowering.applications import _is_zero_or_normal, _least_nonzero_size
+from sfumato.engine.lowering.applications import _is_zero_or_normal, _lower_bound_of_nonzero_size
 from sfumato.engine.lowering.cell_lowering import CountedRows, columns_read_by_predicates, encode_keys
 from sfumato.engine.lowering.relational_form import Apply, CleanTable, Constant, Reference, ScalarFunction, Select
 from sfumato.plan.aggregates.measures import Count
@@ -83,13 +83,13 @@ def test_what_is_surely_0_or_normal(function: str, arguments: list[Any], result:
 )
 def test_the_least_size_of_a_value_that_is_not_0(low: Any, high: Any, least: Fraction) -> None:
     x = real(low, high)
-    assert _least_nonzero_size(x) == least
-    assert _least_nonzero_size(Call("SQRT", (read("weight"),), x.domain)) == least
+    assert _lower_bound_of_nonzero_size(x) == least
+    assert _lower_bound_of_nonzero_size(Call("SQRT", (read("weight"),), x.domain)) == least
 
 
 def test_a_whole_number_that_is_not_0_is_at_least_1() -> None:
     for name, least in (("count", 1), ("member", 1), ("name", 0), ("weight", 0)):
-        assert _least_nonzero_size(Call("CAST", (read(name),), Domain("real"))) == least
+        assert _lower_bound_of_nonzero_size(Call("CAST", (read(name),), Domain("real"))) == least
 
 
 ROUNDED = ["-2.5", "-0.05", "0", "0.005", "0.25", "1.005", "2.5", "149.9", "150", "1250", "-1250", "49.99"]

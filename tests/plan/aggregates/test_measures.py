@@ -100,9 +100,9 @@ def test_what_a_row_adds() -> None:
     assert [Sum(AGE).max_row_contribution(*ends) for ends in ((-5, 3), (-5, 7), (0, 0))] == [5, 7, 1]
     assert [Mean(AGE).max_row_contribution(*ends) for ends in ((-5, 3), (4, 4))] == [8, 1]
     assert Count().max_row_contribution(0, 1) == 1
-    assert Sum(AGE).expected_contributions(Fraction(2), -5, 56) == (50,)
-    assert Mean(AGE).expected_contributions(Fraction(2), -5, 56) == (61, 61)
-    assert Count().expected_contributions(Fraction(1), 0, 1) == (1,)
+    assert Sum(AGE).middle_row_contributions(Fraction(2), -5, 56) == (50,)
+    assert Mean(AGE).middle_row_contributions(Fraction(2), -5, 56) == (61, 61)
+    assert Count().middle_row_contributions(Fraction(1), 0, 1) == (1,)
 
 
 def test_how_far_values_are_rounded() -> None:

@@ -32,13 +32,15 @@ from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step
 from sfumato.publish.synthesis.implications import Pairs
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
 from sfumato.publish.synthesis.private_cells import MAX_BINS
-from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState, pairs_with
+from sfumato.publish.synthesis.state import StepGenerator, SynthesisSetting, SynthesisState, pairs_with
 from sfumato.publish.tab_steps import ChooseStep, ChosenCandidate, MeasureStep, QuantileCells
 from sfumato.release.prices import Price
 from sfumato.release.running_work import ignore_progress
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
-STEPS: dict[str, Callable[[SynthesisState], Steps]] = dict(zip(METHODS, (aim, mst, mwem, independent), strict=True))
+STEPS: dict[str, Callable[[SynthesisState], StepGenerator]] = dict(
+    zip(METHODS, (aim, mst, mwem, independent), strict=True)
+)
 OUTCOMES = ((0, 1e18), (40, 0.0), (10**7, 0.0), (10**7, 1e18))
 """The noisy number of rows, by which AIM plans for 2d or 4d rounds, and how much the model moves in a round."""
 WIDE = 10

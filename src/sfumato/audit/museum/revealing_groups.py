@@ -41,7 +41,7 @@ def _threshold_holders(noise: Noise, rows: int, runs: int) -> Outputs:
     return _threshold_count(noise, min(rows, 1), runs, _threshold(1))
 
 
-def _several_keys(delta: float) -> Mechanism:
+def _count_shown_keys(delta: float) -> Mechanism:
     """Return how many of one person's five unique keys are shown."""
 
     def run(noise: Noise, keys: int, runs: int) -> Outputs:
@@ -152,8 +152,8 @@ ROOM = Room(
             worlds="no key, and five that one person alone holds",
             claim=_CLAIM,
             samples=15_000,
-            broken=_several_keys(_DELTA),
-            correct=_several_keys(1 - (1 - _DELTA) ** (1 / 5)),
+            broken=_count_shown_keys(_DELTA),
+            correct=_count_shown_keys(1 - (1 - _DELTA) ** (1 / 5)),
         ),
         Exhibit(
             "Small groups hidden by their exact size",

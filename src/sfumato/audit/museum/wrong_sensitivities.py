@@ -34,7 +34,7 @@ def _sum_and_count(scale: float) -> Mechanism:
     return run
 
 
-def _least_of_sum_and_count(scale: float) -> Mechanism:
+def _smaller_noise_of_sum_and_count(scale: float) -> Mechanism:
     return lambda noise, values, runs: row_minimum(
         _sum_and_count(scale)(noise, values, runs) - [sum(_FOUR_PEOPLE), len(_FOUR_PEOPLE)]
     )
@@ -217,8 +217,8 @@ ROOM = Room(
             source="smartnoise issue 202 (AVG is charged once)",
             inputs=(_FOUR_PEOPLE, (*_FOUR_PEOPLE, 1)),
             worlds="four people, and a fifth of value 1",
-            broken=_least_of_sum_and_count(1),
-            correct=_least_of_sum_and_count(2),
+            broken=_smaller_noise_of_sum_and_count(1),
+            correct=_smaller_noise_of_sum_and_count(2),
         ),
         Exhibit(
             "Different values counted as people",

@@ -71,7 +71,7 @@ def planted_faults(testbed: AuditTestbed, texts: tuple[str, ...], confidence: Fr
     for name, plant in _RELEASE_FAULTS.items():
         faults[name] = partial(_inject_into_first_suitable, plant, testbed, texts, confidence)
     for name, misread in _MISREAD_FAULTS.items():
-        faults[name] = partial(_inject_misreading, testbed, texts, name, misread)
+        faults[name] = partial(_inject_misreading_into_first_suitable, testbed, texts, name, misread)
     for name, change in _OUTCOME_FAULTS.items():
         faults[name] = partial(_inject_outcome_fault, testbed, texts[0], name, change)
     return faults
@@ -200,7 +200,7 @@ _MISREAD_FAULTS: Mapping[str, Callable[[Policy], Policy]] = {
 }
 
 
-def _inject_misreading(
+def _inject_misreading_into_first_suitable(
     testbed: AuditTestbed, texts: tuple[str, ...], name: str, change: Callable[[Policy], Policy]
 ) -> Iterator[FaultResult]:
     """Read under a changed policy the totals that the testbed's policy calibrates noise for."""

@@ -120,7 +120,7 @@ def command(policy: Path, analyst: str | None, ledger: Path | str | None, output
             with progress.exit_on_interrupt():
                 synopsis = proposal.release(**price, fresh=values["fresh"], request_id=values["request_id"])
                 progress("writing the file")
-                _save_synopsis(synopsis, target)
+                _save_synopsis_or_exit(synopsis, target)
                 _print_published(synopsis, target, values["as_json"], values["receipt"])
 
 
@@ -161,7 +161,7 @@ def _print_published(synopsis: Synopsis, file: Path, as_json: bool, receipt: boo
         click.secho(f"\n{synopsis.receipt if receipt else synopsis.receipt.short()}", dim=True)
 
 
-def _save_synopsis(synopsis: Synopsis, file: Path) -> None:
+def _save_synopsis_or_exit(synopsis: Synopsis, file: Path) -> None:
     """Write the file; on failure, say that the purchase is stored and free to repeat."""
     from sfumato.errors import SynopsisDamaged
 

@@ -238,11 +238,13 @@ class CombinedQuestion(Question):
             return self.workload.restore(earlier, confidence, joint).answers[0]
         batch: Any = self.price_release(request)
 
-        def build(results: Mapping[str, StoredResult[NoisyMeasurements]], receipt: Receipt | None) -> Answers:
+        def build_combined_answer(
+            results: Mapping[str, StoredResult[NoisyMeasurements]], receipt: Receipt | None
+        ) -> Answers:
             built = self._build_answer(results, receipt, confidence, joint)
             return Answers(("answer",), (built,), built.receipt)
 
-        return self.workload.buy_and_build(batch, requested, build, confidence, joint).answers[0]
+        return self.workload.buy_and_build(batch, requested, build_combined_answer, confidence, joint).answers[0]
 
     def _build_answer(
         self,

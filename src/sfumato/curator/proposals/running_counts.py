@@ -510,7 +510,7 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
         raise InvalidParameter("question", question.text, rule, fix=fix)
     question = replace(question, _context=context)
     _require_one_additive_measure(question.query)
-    _require_plain_declared_periods(question)
+    _require_running_totals_shape(question)
     proposal = RunningTotalsProposal(question._context, question, _period_key_index(question.query))  # noqa: SLF001
     if len(proposal.periods) > MAX_PERIODS:
         rule = f"running totals can have at most {MAX_PERIODS:,} periods; this question has {len(proposal.periods):,}"
@@ -551,7 +551,7 @@ def _require_one_additive_measure(query: Query) -> None:
         )
 
 
-def _require_plain_declared_periods(question: Question) -> None:
+def _require_running_totals_shape(question: Question) -> None:
     """Require that every output is a key or the total itself, that every key is shown, and that nothing else is
     computed.
     """

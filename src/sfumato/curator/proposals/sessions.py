@@ -458,10 +458,10 @@ def _max_rows_per_unit(policy: Policy, tables: Sequence[str] | None) -> int:
     table_names = list(private_tables) if tables is None else [tables] if isinstance(tables, str) else list(tables)
     if not table_names or any(name not in private_tables for name in table_names):
         raise InvalidParameter("tables", tables, f"a list of private tables: {', '.join(private_tables)}")
-    return max(_unit_row_limit(private_tables[name]) for name in table_names)
+    return max(_unit_rows_per_group(private_tables[name]) for name in table_names)
 
 
-def _unit_row_limit(table: Table) -> int:
+def _unit_rows_per_group(table: Table) -> int:
     return 1 if table.every_row else ContributionLimits.from_table(table).rows_per_group
 
 

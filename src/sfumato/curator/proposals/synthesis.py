@@ -82,7 +82,7 @@ from sfumato.publish.synthesis.private_cells import (
     CellPlan,
 )
 from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, ReleasedSynthesis
-from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState, pairs_with
+from sfumato.publish.synthesis.state import StepGenerator, SynthesisSetting, SynthesisState, pairs_with
 from sfumato.publish.synthetic import Synthetic
 from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
@@ -95,7 +95,7 @@ from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.release.running_work import Progress, ignore_progress
 from sfumato.renamed import RehearseAlias
 
-_METHOD_STEPS: dict[str, Callable[[SynthesisState], Steps]] = {
+_METHOD_STEPS: dict[str, Callable[[SynthesisState], StepGenerator]] = {
     "aim": aim,
     "mst": mst,
     "mwem": mwem,

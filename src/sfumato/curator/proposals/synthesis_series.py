@@ -17,7 +17,7 @@ from sfumato.privacy.numbers import units_rounded_up
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.candidates import Outcome, Step
 from sfumato.publish.synthesis.released import SynthesisRound
-from sfumato.publish.synthesis.state import Steps
+from sfumato.publish.synthesis.state import StepGenerator
 from sfumato.publish.tab_steps import MeasureStep
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.releasing import ReleaseStrategy
@@ -37,7 +37,7 @@ def amount_to_hold(account: Account, curve: Curve, columns: int) -> Cost:
     return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + units_rounded_up(rounded_up))
 
 
-def run_steps(steps: Steps, release: Callable[[Step], Outcome]) -> None:
+def run_steps(steps: StepGenerator, release: Callable[[Step], Outcome]) -> None:
     """Release every step that a method requests, and send it the outcome."""
     step = next(steps, None)
     while step is not None:
@@ -86,7 +86,7 @@ class SynthesisStepRunner:
         limit = self.tab_series.call.time_limit(self.tab_series.context.seconds)
         self._deadline = None if limit is None else time.monotonic() + limit
 
-    def charge_and_run(self, steps: Steps) -> bool:
+    def charge_and_run(self, steps: StepGenerator) -> bool:
         """Run all steps; return whether all were run. After an early end, the model so far is used."""
         try:
             run_steps(steps, self._release_step)

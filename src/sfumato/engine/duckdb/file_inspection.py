@@ -194,11 +194,11 @@ def tables(source: Path) -> list[str]:
         return owners.tables_in("sf database", execute)
 
 
-def read_table(source: Path, relation: str) -> Any:
+def read_all_rows(database: Path, relation: str) -> Any:
     """Read all rows of a table or view in a DuckDB database into memory, as Arrow. PRIVATE."""
     with _inspection_connection() as connection:
         execute = partial(_fetch_rows, connection)
-        owners.attach(files.find_files(source, str(source)), "sf database", str(source), execute)
+        owners.attach(files.find_files(database, str(database)), "sf database", str(database), execute)
         qualified = ".".join(quote_identifier(part) for part in ("sf database", *relation.split(".")))
         return connection.sql(f"SELECT * FROM {qualified}").to_arrow_table()
 

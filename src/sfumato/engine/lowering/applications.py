@@ -106,9 +106,9 @@ def _is_zero_or_normal(node: Call) -> bool:
         return True
     match node.function:
         case "+" | "-":
-            return any(_least_nonzero_size(argument) >= _FAR_FROM_SMALL for argument in node.arguments)
+            return any(_lower_bound_of_nonzero_size(argument) >= _FAR_FROM_SMALL for argument in node.arguments)
         case "*":
-            return any(_least_nonzero_size(argument) >= 1 for argument in node.arguments)
+            return any(_lower_bound_of_nonzero_size(argument) >= 1 for argument in node.arguments)
         case "/":
             divisor = intervals.double_range(node.arguments[1].domain)
             return divisor is not None and max(map(abs, divisor)) <= 1
@@ -118,7 +118,7 @@ def _is_zero_or_normal(node: Call) -> bool:
 _FAR_FROM_SMALL = Fraction(1, 2**400)
 
 
-def _least_nonzero_size(expression: Expression) -> Fraction:
+def _lower_bound_of_nonzero_size(expression: Expression) -> Fraction:
     """Return a lower bound on the size of a value that is not 0."""
     if isinstance(expression, Call) and expression.function == "CAST":
         return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))

@@ -118,7 +118,7 @@ class RelationLowering:
     def _lower_base(self, base: nodes.Relation, names: Names, unit: bool) -> Select:
         return _BASES[type(base)](self, base, names, unit)
 
-    def _lower_rows(self, relation: nodes.Relation, fields: Iterable[Field]) -> Select:
+    def _lower_rows_with_unit(self, relation: nodes.Relation, fields: Iterable[Field]) -> Select:
         """Lower a relation's rows to (u, c0, c1, …), in the order of the fields."""
         columns_read = [Column(field, relation.columns[field]) for field in fields]
         flat = self.lower_flat(relation, columns_read, unit=True)
@@ -137,7 +137,7 @@ class RelationLowering:
 
     def lower_row_limit(self, base: nodes.LimitRowsPerUnit, names: Names, unit: bool) -> Select:
         """Keep all rows of units within the limit, and of the other units the rows with the smallest ranks."""
-        input_rows = self._lower_rows(base.input, names)
+        input_rows = self._lower_rows_with_unit(base.input, names)
         rows = input_rows if is_cheap_chain(base.input) else self.add_stage(input_rows)
         count = GroupTotal(AggregateFunction.COUNT)
         exceeds_limit = apply(ScalarFunction.GREATER, count, integer_constant(base.rows))

@@ -57,7 +57,7 @@ class DuckDBSpelling(CommonSpelling):
             return f"regexp_full_match({x}, {literal(grammar)})"
         return f"regexp_matches({x}, {literal(anchored(grammar, at_start, at_end, _ENDS))})"
 
-    def group(self, x: str, pattern: str, number: int) -> str:
+    def group_of_whole_match(self, x: str, pattern: str, number: int) -> str:
         return f"regexp_extract({x}, {literal(f'^(?:{pattern})$')}, {number})"
 
     def read(self, x: str, sql_type: Type) -> str:

@@ -252,7 +252,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.TOWARD_ZERO: lambda spelling, x: spelling.toward_zero(x),
     ScalarFunction.LIKE: lambda spelling, x, pattern: spelling.like(x, pattern),
     ScalarFunction.MATCHES: lambda spelling, x, grammar, *anchors: spelling.matches(x, grammar, *anchors),
-    ScalarFunction.GROUP: lambda spelling, x, pattern, number: spelling.group(x, pattern, number),
+    ScalarFunction.GROUP: lambda spelling, x, pattern, number: spelling.group_of_whole_match(x, pattern, number),
     ScalarFunction.READ: lambda spelling, x, kind: spelling.read(x, kind),
     ScalarFunction.LOWER: lambda spelling, x: spelling.lower(x),
     ScalarFunction.UPPER: lambda spelling, x: spelling.upper(x),

@@ -124,7 +124,7 @@ class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
     def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
         return f"({x} REGEXP {text(anchored(grammar, at_start, at_end, _ENDS))})"
 
-    def group(self, x: str, pattern: str, number: int) -> str:
+    def group_of_whole_match(self, x: str, pattern: str, number: int) -> str:
         whole = text(anchored(pattern, True, True, _ENDS))
         return f"REGEXP_REPLACE({x}, {whole}, '\\{number}')"
 

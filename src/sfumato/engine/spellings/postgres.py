@@ -67,7 +67,7 @@ class PostgresSpelling(CollatedSpelling):
     def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
         return f"({x} ~ {text(anchored(grammar, at_start, at_end, ('^', '$')))})"
 
-    def group(self, x: str, pattern: str, number: int) -> str:
+    def group_of_whole_match(self, x: str, pattern: str, number: int) -> str:
         return f"((REGEXP_MATCH({x}, {text(f'^(?:{pattern})$')}))[{number}] {BYTES})"
 
     def read(self, x: str, sql_type: Type) -> str:

@@ -115,7 +115,7 @@ class SparkSpelling(CommonSpelling):
     def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
         return f"({x} RLIKE {literal(anchored(grammar, at_start, at_end, _ENDS))})"
 
-    def group(self, x: str, pattern: str, number: int) -> str:
+    def group_of_whole_match(self, x: str, pattern: str, number: int) -> str:
         whole = literal(rf"\A(?:{pattern})\z")
         return f"regexp_extract({x}, {whole}, {number})"
 

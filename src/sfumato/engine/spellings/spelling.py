@@ -154,7 +154,7 @@ class Spelling(Protocol):
         """
         ...
 
-    def group(self, x: str, pattern: str, number: int) -> str:
+    def group_of_whole_match(self, x: str, pattern: str, number: int) -> str:
         """Take the part of a text that a group of the pattern matches, where the whole text matches it."""
         ...
 

@@ -34,7 +34,7 @@ from sfumato.ledger.accounts.reservations import (
 from sfumato.ledger.entries import Entry, Line, Publication, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.spending import NO_COST, read_spending
+from sfumato.ledger.spending import NO_COST, read_totals
 from sfumato.ledger.stores.store import Where
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
@@ -180,7 +180,7 @@ class Account:
     def spent(self) -> dict[str, Fraction | None]:
         """What was spent for good, without what tabs hold."""
         with self._guarded.reading() as transaction:
-            spending = read_spending(transaction.last_account_line(self.name).totals)
+            spending = read_totals(transaction.last_account_line(self.name).totals)
             return self._guarded.terms_in_force(transaction, self.name).budget.with_spent(spending.spent).spent
 
     # ── charging and answering ─────────────────────────────────────────────────────────────────
@@ -430,7 +430,7 @@ class Account:
         """
         change = BudgetChange(entries.checked_reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
-            spent = read_spending(transaction.last_account_line(self.name).totals).total
+            spent = read_totals(transaction.last_account_line(self.name).totals).total
             return Line.from_row(append_amendment(self._guarded, transaction, self.name, change, spent))
 
     @property
@@ -461,7 +461,7 @@ class Account:
             analyst_row = transaction.newest(account=self.name, analyst=name)
             budget = self._guarded.terms_in_force(transaction, self.name).budget
             budgets = self._guarded.budgets(transaction, self.name, name)
-        spent = budget.with_spent(read_spending(analyst_row.own if analyst_row else "").spent).spent
+        spent = budget.with_spent(read_totals(analyst_row.own if analyst_row else "").spent).spent
         return Analyst(
             name, Fraction(analyst_row.share) if analyst_row and analyst_row.share else None, budgets[-1][0], spent
         )

@@ -27,7 +27,7 @@ from sfumato.ledger.accounts.account import Account, Analyst
 from sfumato.ledger.accounts.reservations import BudgetChange, Tab, append_amendment
 from sfumato.ledger.entries import Entry, Line
 from sfumato.ledger.guarded import GuardedStore, Periods, period_account_name
-from sfumato.ledger.spending import NO_COST, read_spending
+from sfumato.ledger.spending import NO_COST, read_totals
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve
 from sfumato.privacy.numbers import Number
@@ -93,9 +93,7 @@ class PeriodAccounts(Account):
         change = BudgetChange(entries.checked_reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
             accounts = [period_account_name(self.name, account) for account in self._opened_periods(transaction)]
-            totals = {
-                account: read_spending(transaction.last_account_line(account).totals).total for account in accounts
-            }
+            totals = {account: read_totals(transaction.last_account_line(account).totals).total for account in accounts}
             for account, spent in totals.items():
                 append_amendment(self._guarded, transaction, account, change, spent)
             return Line.from_row(append_amendment(self._guarded, transaction, self.name, change, NO_COST))

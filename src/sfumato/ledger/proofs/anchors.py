@@ -34,7 +34,7 @@ from pathlib import Path
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
 from sfumato.ledger import entries, local_files
 from sfumato.ledger.sealed_rows import EMPTY_HEAD_HASH, Row
-from sfumato.ledger.spending import NO_COST, read_cost, read_spending, write_cost
+from sfumato.ledger.spending import NO_COST, read_cost, read_totals, write_cost
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Cost, codec
 from sfumato.quick_dataclass import dataclass
@@ -182,7 +182,7 @@ class LostLines:
             if self.last_common_number
             else []
         )
-        common_total = read_spending(common_lines[0].totals).total if common_lines else NO_COST
+        common_total = read_totals(common_lines[0].totals).total if common_lines else NO_COST
         accepted_costs = [read_cost(row.cost) for row in self.rows if row.account == account.name]
         return _uncounted_cost(account.total, [common_total, *accepted_costs])
 
@@ -226,7 +226,7 @@ def mark_numbers(last: int) -> list[int]:
 
 def _anchored_account(transaction: Transaction, name: str) -> AnchoredAccount:
     last = transaction.last_account_line(name)
-    return AnchoredAccount(name, transaction.terms(last.terms), read_spending(last.totals).total)
+    return AnchoredAccount(name, transaction.terms(last.terms), read_totals(last.totals).total)
 
 
 def accept_lost_lines(transaction: Transaction, anchors: Iterable[Anchor], reason: str) -> list[Row]:
@@ -429,9 +429,7 @@ class WrittenLines:
             return None
         (number, last_hash), *before = self.lineage
         charged = list(self._since.items())
-        accounts = [
-            AnchoredAccount(name, terms, read_spending(totals).total) for name, (_, _, terms, totals) in charged
-        ]
+        accounts = [AnchoredAccount(name, terms, read_totals(totals).total) for name, (_, _, terms, totals) in charged]
         return Anchor(number, last_hash, tuple(accounts), tuple(before), self._moved)
 
     def save(self, path: Path) -> None:
@@ -439,7 +437,7 @@ class WrittenLines:
         one before. No charge should wait long for it, so texts are cached.
         """
         accounts = [
-            (name, self._terms_text(number, terms), write_cost(read_spending(totals).total))
+            (name, self._terms_text(number, terms), write_cost(read_totals(totals).total))
             for name, (_, number, terms, totals) in self._since.items()
         ]
         moved = [self._moved] if self._moved else []

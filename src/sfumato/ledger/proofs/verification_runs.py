@@ -108,7 +108,7 @@ def verify_everything(store: Store, *, progress: Progress = lambda _: None, resu
         last = _last_number(store)
         run = VerificationRun(store, last, progress)
         if resume:
-            run.resume()
+            run.adopt_verified_parts()
         run.finish()
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
@@ -172,12 +172,12 @@ def read_single_line_part(store: Store, number: int) -> VerifiedPart:
 def _earlier_line_lookup(store: Store) -> Callable[[int, Where], Row | None]:
     def earlier(before: int, equal: Where) -> Row | None:
         with store.reading() as rows:
-            return _require_sealed(rows.select(equal, newest=True, before=before, limit=1))
+            return _row_with_checked_hash(rows.select(equal, newest=True, before=before, limit=1))
 
     return earlier
 
 
-def _require_sealed(rows: Sequence[Row]) -> Row | None:
+def _row_with_checked_hash(rows: Sequence[Row]) -> Row | None:
     for row in rows:
         if row.hash != row.compute_seal():
             raise LedgerDamaged(row.number, "its hash does not match its content")
@@ -256,7 +256,7 @@ class VerificationRun:
         first_bad = next((index for index, part in enumerate(parts) if not part.holds), len(parts))
         return parts[: first_bad + 1]
 
-    def resume(self) -> None:
+    def adopt_verified_parts(self) -> None:
         """Take over the parts that an interrupted run has verified, if the lines at their ends are still the same."""
         tasks = {bounds: task for task, bounds in enumerate(self._bounds)}
         saved_parts = {tasks.get((part.after, part.until)): part for part in self._checkpoint.load() if part.holds}
@@ -288,7 +288,7 @@ class VerificationRun:
         if task != _STORE_CHECK:
             return verify_part(self._store, *self._bounds[task])
         try:
-            return self._store.schema_fault() or self._store.content_fault()
+            return self._store.schema_fault() or self._store.storage_fault()
         except LedgerDamaged as damage:
             return damage.why
 

@@ -17,7 +17,7 @@ from sfumato.errors import InvalidParameter, LedgerUnavailable, RequestDecided
 from sfumato.ledger.approval_requests import REQUEST_LINE, STEP_LINE, RecordedStep, RequestRecord, RequestStep
 from sfumato.ledger.entries import datetime_from_microseconds
 from sfumato.ledger.sealed_rows import KINDS, Row
-from sfumato.ledger.spending import NO_COST, RunningTotals, Spending, read_cost, read_spending, write_cost
+from sfumato.ledger.spending import NO_COST, RunningTotals, Spending, read_cost, read_totals, write_cost
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
 from sfumato.ledger.stores.store import Where
 from sfumato.privacy import Cost, codec
@@ -271,11 +271,11 @@ class LineVerifier:
 
     def _earlier_account(self, row: Row) -> tuple[RunningTotals, int] | None:
         earlier_line = self.earlier(row.number, {"account": row.account})
-        return None if earlier_line is None else (RunningTotals(read_spending(earlier_line.totals)), earlier_line.terms)
+        return None if earlier_line is None else (RunningTotals(read_totals(earlier_line.totals)), earlier_line.terms)
 
     def _earlier_analyst(self, row: Row) -> tuple[RunningTotals, str] | None:
         earlier_line = self.earlier(row.number, {"account": row.account, "analyst": row.analyst})
-        return None if earlier_line is None else (RunningTotals(read_spending(earlier_line.own)), earlier_line.share)
+        return None if earlier_line is None else (RunningTotals(read_totals(earlier_line.own)), earlier_line.share)
 
     def _is_earlier_charge_unanswered(self, row: Row) -> bool:
         charge = self.earlier(row.number, {"number": row.about})

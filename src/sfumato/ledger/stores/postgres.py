@@ -298,7 +298,7 @@ class PostgresStore:
             actual_shape = set(rows.run(SHAPE.format(schema=self._address.schema)))
         return None if actual_shape == expected_shape(self._address.schema) else "its schema was changed"
 
-    def content_fault(self) -> str | None:
+    def storage_fault(self) -> str | None:
         """Let the server check its indexes or, if it cannot, count every index against its table."""
         from sfumato.ledger.stores.postgres_schema import index_fault
 

@@ -282,7 +282,7 @@ class SQLiteStore:
             is_unchanged = [sql for (sql,) in schema] == expected
         return None if is_unchanged else "its schema was changed"
 
-    def content_fault(self) -> str | None:
+    def storage_fault(self) -> str | None:
         """Run SQLite's integrity check of pages and indexes."""
         with self._lock, self._translate_errors():
             (report,) = self._connection_to_same_file().execute("PRAGMA integrity_check(1)").fetchone()

@@ -166,7 +166,7 @@ class Store(Protocol):
     def schema_fault(self) -> str | None:
         """Return what is wrong with its schema (tables, indexes, triggers), None if nothing is. Quick."""
 
-    def content_fault(self) -> str | None:
+    def storage_fault(self) -> str | None:
         """Return what is wrong with its content apart from the lines (indexes, pages), None if nothing is. Reads all of
         it.
         """

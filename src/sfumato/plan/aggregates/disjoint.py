@@ -125,10 +125,10 @@ class DisjointMeasures:
             )
         )
 
-    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
-        return tuple(typical for member in self.members for typical in member.expected_contributions(step, low, high))
+    def middle_row_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+        return tuple(typical for member in self.members for typical in member.middle_row_contributions(step, low, high))
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:

@@ -266,7 +266,7 @@ class AggregateRequest(Protocol):
         """The range of the exact number whatever the data hold; None where it grows with the rows."""
         ...
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
         """Return the measures taken for it, where all of ``requests`` are requested, or needed, of the same rows."""
         ...
 
@@ -299,7 +299,7 @@ class Measure(AggregateRequest, Protocol):
         """Return what an engine adds up."""
         ...
 
-    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+    def middle_row_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         """Return what a row in the middle of its range adds to every coordinate, for forecasts."""
         ...
 
@@ -344,7 +344,7 @@ class Count:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[RowContribution, ...]:
         return (RowContribution(None, step, 0, low, high),)
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -354,7 +354,7 @@ class Count:
             return SummedEstimate(factors, whole=True)
         return TotalEstimate(whole=True) if len(factors) == 1 else CombinedEstimate(factors[0], factors[1], whole=True)
 
-    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def middle_row_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         return (Fraction(1),)
 
 
@@ -418,10 +418,10 @@ class Sum:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[RowContribution, ...]:
         return (RowContribution(self.value, step, 0, low, high),)
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
         """Use the mean of the same value if there is one: it measures the sum too."""
         mean = Mean(self.value, self.where)
-        return (mean,) if mean in requests else (self,)
+        return (mean,) if mean in all_requests else (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         (scaled,) = measured
@@ -431,7 +431,7 @@ class Sum:
             return CombinedEstimate(Fraction(scaled.low + size, size), Fraction(scaled.low, size), whole)
         return TotalEstimate(whole)
 
-    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+    def middle_row_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return ((low + high) // 2 * step,)
 
 
@@ -492,7 +492,7 @@ class Mean:
         """The count of the rows where the value is not NULL."""
         return Count(conjunction(self.where, not_null_predicate(self.value)))
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -500,7 +500,7 @@ class Mean:
         high = scaled.low + self.max_row_contribution(scaled.low, scaled.high)
         return MeanEstimate(scaled.low * scaled.step, high * scaled.step, step_rounding_error(self.value, scaled.step))
 
-    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+    def middle_row_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return (Fraction(self.max_row_contribution(low, high), 2) * step,) * 2
 
 

@@ -41,7 +41,7 @@ _REAL = Domain(Type.REAL, nullable=True)
 class SumOfSquares(Sum):
     """The sum of squared distances from the middle of a range."""
 
-    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def middle_row_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Return the expectation for uniform values: a third of the largest square."""
         return (Fraction(high, 3) * step,)
 
@@ -51,7 +51,7 @@ class SumOfSquares(Sum):
 class SumOfProducts(Sum):
     """The sum of products of two columns' distances from the middles of their ranges."""
 
-    def expected_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def middle_row_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Return the expectation for two uniform columns with correlation 1/2: a sixth of the largest product."""
         return (Fraction(high, 6) * step,)
 
@@ -107,7 +107,7 @@ class Variance:
         largest_variance = (high - low) ** 2 / (2 if self.sample else 4)
         return Fraction(0), Fraction(math.sqrt(largest_variance)) if self.root else largest_variance
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return Mean(self.value, self.where), sum_of_squares(self.value, self.where)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -174,7 +174,7 @@ class CovarianceOfPairs(PairAggregate):
         largest = (x_high - x_low) * (y_high - y_low) / (2 if self.sample else 4)
         return -largest, largest
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.means_over_complete_pairs, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -198,7 +198,7 @@ class CorrelationOfPairs(PairAggregate):
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return Fraction(0 if self.squared else -1), Fraction(1)
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.means_over_complete_pairs, self.sum_of_squares_x, self.sum_of_squares_y, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
@@ -225,7 +225,7 @@ class RegressionOfPairs(PairAggregate):
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.means_over_complete_pairs, self.sum_of_squares_x, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:

@@ -126,7 +126,7 @@ class Quantile:
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return value_range(self.value)
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Return the sum of the non-NULL values in steps, which they are ranked by, and their count."""
         return RankedValue(self.value, self.where), Count(conjunction(self.where, not_null_predicate(self.value)))
 
@@ -248,7 +248,7 @@ class DistinctValues:
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Return a count of rows: a unit changes the counts by as much as if its pairs of group and value were its
         rows.
         """
@@ -284,7 +284,7 @@ class FrequentValue:
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measures_for(self, all_requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (Count(_with_not_null(self.value, self.where)),)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:  # noqa: ARG002

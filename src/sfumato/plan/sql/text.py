@@ -266,7 +266,7 @@ def _inline_named_windows(select: exp.Select) -> None:
     copied = 0
     for window in [*(select.args.get("windows") or []), *select.find_all(exp.Window)]:
         if window.parent_select is select and window.name.lower() not in definitions:
-            copied += _inherit_window_parts(window, definitions)
+            copied += _inherit_parts_and_count_nodes(window, definitions)
             if copied > MAX_TOKENS:  # a long definition may be named often
                 raise _too_long_refusal()
             if isinstance(window.this, exp.Identifier):
@@ -274,7 +274,7 @@ def _inline_named_windows(select: exp.Select) -> None:
     select.set("windows", None)
 
 
-def _inherit_window_parts(window: exp.Window, definitions: Mapping[str, exp.Window]) -> int:
+def _inherit_parts_and_count_nodes(window: exp.Window, definitions: Mapping[str, exp.Window]) -> int:
     """Give a window the parts of the one it names that it has not itself; return the number of nodes copied."""
     name = window.args.get("alias")
     if not isinstance(name, exp.Identifier):

@@ -240,13 +240,13 @@ def _cell_numbers(attributes: Attributes, index: int) -> list[int]:
     return [int(cell.value) if isinstance(cell, ListedCell) else 1 for cell in cells]  # type: ignore[arg-type]
 
 
-def sort_within_parents(rows: SampledRows, index: int, owners: Integers, *, whole_rows: bool) -> None:
+def sort_within_parents(rows: SampledRows, order_column: int, owners: Integers, *, whole_rows: bool) -> None:
     """Sort the values of the order column within each parent, missing ones last; with ``whole_rows``, sort whole rows,
     so that a rule over several columns that a row kept before it still keeps.
     """
-    values = rows.values.get(index, rows.codes[:, index])
-    order = np.lexsort((values, rows.missing_mask(index), owners))
-    attribute_set = range(rows.codes.shape[1]) if whole_rows else (index,)
+    values = rows.values.get(order_column, rows.codes[:, order_column])
+    order = np.lexsort((values, rows.missing_mask(order_column), owners))
+    attribute_set = range(rows.codes.shape[1]) if whole_rows else (order_column,)
     for column in attribute_set:
         rows.codes[:, column] = rows.codes[order, column]
         if column in rows.values:

@@ -40,9 +40,9 @@ from sfumato.publish.linked.links import POSITIONS, TableLink
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.released import SynthesisRound
-from sfumato.publish.synthesis.state import Steps, SynthesisState
+from sfumato.publish.synthesis.state import StepGenerator, SynthesisState
 
-Method = Callable[[SynthesisState], Steps]
+Method = Callable[[SynthesisState], StepGenerator]
 
 
 class LinkedState:
@@ -70,7 +70,7 @@ class LinkedState:
         """Fit the last table's model closely."""
         self.states[self.links[-1].child].finish()
 
-    def steps(self, method: Method) -> Steps:
+    def steps(self, method: Method) -> StepGenerator:
         """Request all steps of each table in turn; the model of a child starts from its parent's."""
         first = self.links[0].parent
         yield from self._count_steps(first, method(self.states[first]))
@@ -82,7 +82,7 @@ class LinkedState:
             yield from self._count_steps(link.child, method(self.states[link.child]))
             previous = link.child
 
-    def _count_steps(self, table: str, steps: Steps) -> Steps:
+    def _count_steps(self, table: str, steps: StepGenerator) -> StepGenerator:
         step = next(steps, None)
         while step is not None:
             outcome = yield step

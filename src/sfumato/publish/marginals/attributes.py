@@ -387,7 +387,7 @@ _STEPS: dict[Type, Any] = {Type.INTEGER: 1, Type.DATE: _DAY}
 
 
 @dataclass(frozen=True, eq=False)
-class ImpliedCells:
+class DecidedCells:
     """Which cell of the decided column goes with each cell of the deciding one."""
 
     cells: Indices
@@ -408,7 +408,7 @@ class ImpliedCells:
 
 def infer_dependency(
     counts: Floats, deciding: Attribute, *, widths: Floats | float = np.inf, impossible: Mask | None = None
-) -> ImpliedCells:
+) -> DecidedCells:
     """Read from noisy counts, deciding × decided, what a column decides; ``widths`` hold for all pairs at once.
 
     ``impossible`` are pairs that are declared to have no rows: where one alone is left, it is certain without counts.
@@ -431,7 +431,7 @@ def infer_dependency(
     cells = np.where(has_one_shown, is_shown.argmax(1), np.where(is_possible, counts, -np.inf).argmax(1))
     decides = np.array([holds_one_value(cell, deciding.type) for cell in deciding.cells])
     certain = decides & (has_one_shown | (is_possible.sum(1) == 1))
-    return ImpliedCells(
+    return DecidedCells(
         cells,
         decides,
         certain,

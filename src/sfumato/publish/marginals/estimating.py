@@ -115,7 +115,7 @@ class MeasuredMarginal:
     unit_value: Fraction = Fraction(1)
 
     @property
-    def deviation(self) -> float:
+    def deviation_in_steps(self) -> float:
         """The deviation in steps; of discrete Laplace noise it is √(2q)/(1 − q) with q = e^(−1/scale)."""
         if not self.laplace:
             return float(self.size)
@@ -124,7 +124,7 @@ class MeasuredMarginal:
     @property
     def variance(self) -> float:
         """The variance of a cell, in rows; at least a millionth of a row, squared, so that it is not 0."""
-        return max((self.deviation * float(self.unit_value)) ** 2, _LEAST_VARIANCE)
+        return max((self.deviation_in_steps * float(self.unit_value)) ** 2, _LEAST_VARIANCE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +267,7 @@ def least_squares(
                 block, _residual(measured, block, read_attributes), _spread_variance(measured, block, read_attributes)
             )
     steps = [float(measured.deviation) for measured in measured_blocks] + [
-        measured.deviation for measured in measured_marginals if not measured.laplace
+        measured.deviation_in_steps for measured in measured_marginals if not measured.laplace
     ]
     variances = {block: 1 / precision for block, precision in means.precisions.items()}
     laplace = tuple(marginal for marginal in measured_marginals if marginal.laplace)

@@ -55,7 +55,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import reduce
 from itertools import combinations, product
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -300,13 +300,13 @@ def squared_norms_of_groups(
     marginal_axes = [(axis, attribute_index) for axis, attribute_index in enumerate(axes) if attribute_index in inside]
     for axis, attribute_index in marginal_axes:
         if attribute_index not in keys:
-            values, level_lengths = _axis_coefficients(values, axis, attributes[attribute_index])
-            sections.append((axis, level_lengths))
+            values, level_sections = _axis_coefficients(values, axis, attributes[attribute_index])
+            sections.append((axis, level_sections))
     squares = values**2
-    for axis, level_lengths in sections:
-        starts = np.cumsum([0, *(length for _, length in level_lengths[:-1])])
+    for axis, level_sections in sections:
+        starts = np.cumsum([0, *(section.length for section in level_sections[:-1])])
         squares = np.add.reduceat(squares, starts, axis)
-    levels = {axis: [level for level, _ in level_lengths] for axis, level_lengths in sections}
+    levels = {axis: [section.level for section in level_sections] for axis, level_sections in sections}
     factors = {
         axis: dict(_squared_coefficients_by_level(attributes[attribute_index]))
         for axis, attribute_index in marginal_axes
@@ -329,14 +329,20 @@ def squared_norms_of_groups(
         yield block, norms
 
 
-def _axis_coefficients(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, list[tuple[int, int]]]:
-    """Concatenate the coefficients of the weights along one axis; return them with the level and length of each
-    section: 0 is the whole.
-    """
+class LevelSection(NamedTuple):
+    """The part of an axis that holds the coefficients of one level: 0 is the whole."""
+
+    level: int
+    length: int
+
+
+def _axis_coefficients(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, list[LevelSection]]:
+    """Concatenate the coefficients of the weights along one axis; return them with the sections of the levels."""
     chain, ndim = attribute.hierarchy, values.ndim
     if values.shape[axis] == 1:  # constant weights: centred among siblings, every difference is 0
-        return values, [(0, 1)]
-    parts, level_lengths = [(values * reshape_along(chain.shares, axis, ndim)).sum(axis, keepdims=True)], [(0, 1)]
+        return values, [LevelSection(0, 1)]
+    parts = [(values * reshape_along(chain.shares, axis, ndim)).sum(axis, keepdims=True)]
+    sections = [LevelSection(0, 1)]
     for level, difference in enumerate(chain.differences, 1):
         if difference.part_count:
             coefficients = difference.coefficients(values, axis)
@@ -345,8 +351,8 @@ def _axis_coefficients(values: Floats, axis: int, attribute: Attribute) -> tuple
                 if difference.has_uniform_noise
                 else coefficients * reshape_along(difference.noise_deviations, axis, ndim)
             )
-            level_lengths.append((level, difference.part_count))
-    return np.concatenate(parts, axis), level_lengths
+            sections.append(LevelSection(level, difference.part_count))
+    return np.concatenate(parts, axis), sections
 
 
 def _squared_coefficients_by_level(attribute: Attribute) -> Iterator[tuple[int, Floats]]:

@@ -48,7 +48,7 @@ from sfumato.publish.synthesis.candidates import (
     integer_weights,
     subsets_with_largest_weight,
 )
-from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState, mean_absolute_noise
+from sfumato.publish.synthesis.state import StepGenerator, SynthesisSetting, SynthesisState, mean_absolute_noise
 
 
 def noise_penalty(course: SynthesisState, amount: Fraction) -> Callable[[int], float]:
@@ -67,7 +67,7 @@ _MIN_ROWS_PER_CELL = 19.0
 """Fewer rounds are better below so many rows per cell of a column, times √ρ."""
 
 
-def aim(course: SynthesisState) -> Steps:
+def aim(course: SynthesisState) -> StepGenerator:
     """Measure columns, then choose and measure until the price is spent."""
     yield from course.count_rows_and_buy_cells()
     rounds = expected_rounds(course.setting, course.total)
@@ -116,7 +116,7 @@ def expected_rounds(setting: SynthesisSetting, rows: float) -> int:
     return (2 if is_sparse else 4) * len(setting.sizes)
 
 
-def independent(course: SynthesisState) -> Steps:
+def independent(course: SynthesisState) -> StepGenerator:
     """Measure all columns, each for the same amount; the last takes the rest."""
     yield from course.count_rows_and_buy_cells()
     sets = [*((attribute_index,) for attribute_index in range(len(course.setting.attributes))), *course.setting.pairs]
@@ -127,7 +127,7 @@ def independent(course: SynthesisState) -> Steps:
         yield from course.measure(attribute_set, amount, "first", fit=False)
 
 
-def mst(course: SynthesisState) -> Steps:
+def mst(course: SynthesisState) -> StepGenerator:
     """Measure columns, choose a tree of pairs one by one, and measure these."""
     columns = len(course.setting.attributes)
     if columns == 1:
@@ -189,7 +189,7 @@ def _unconnected_pairs(edges: list[AttributeSet], columns: int) -> list[Attribut
     return [pair for pair in itertools.combinations(range(columns), 2) if component[pair[0]] != component[pair[1]]]
 
 
-def mwem(course: SynthesisState) -> Steps:
+def mwem(course: SynthesisState) -> StepGenerator:
     """Choose and measure, round by round."""
     yield from course.count_rows_and_buy_cells()
     weights = integer_weights(subsets_with_largest_weight(course.setting.workload))

@@ -34,9 +34,9 @@ from sfumato.publish.synthesis.released import BoughtCells, SynthesisRound
 from sfumato.publish.tab_steps import ChooseStep, ChosenCandidate, MeasureStep
 from sfumato.quick_dataclass import dataclass
 
-Steps = Generator[Step, Outcome, None]
-Measuring = Generator[Step, Outcome, float]
-Choosing = Generator[Step, Outcome, AttributeSet]
+StepGenerator = Generator[Step, Outcome, None]
+MeasurementGenerator = Generator[Step, Outcome, float]
+ChoiceGenerator = Generator[Step, Outcome, AttributeSet]
 
 ROUGH, CLOSE = 1e-3, 1e-4
 """The tolerance of the fit in each round, and at the end."""
@@ -212,11 +212,11 @@ class SynthesisState:
 
     # ── steps ──────────────────────────────────────────────────────────────────────────────────
 
-    def count_rows(self) -> Measuring:
+    def count_rows(self) -> MeasurementGenerator:
         """Measure the number of rows, for its share of the price."""
         return self._measure_marginal((), round_amount_down(self.budget.currency.total * FOR_ROWS), "rows")
 
-    def count_rows_and_buy_cells(self) -> Steps:
+    def count_rows_and_buy_cells(self) -> StepGenerator:
         """Measure the number of rows, and buy the cells that the policy does not declare."""
         yield from self.count_rows()
         plan = self.setting.cell_plan
@@ -230,12 +230,14 @@ class SynthesisState:
             self.bought_cells.append(BoughtCells(private.fine.name, private.words, noise))
             self.setting = setting.with_parts({attribute_index: private.parts_from(step, outcome)})
 
-    def measure_dependent_pairs(self, amount: Fraction) -> Steps:
+    def measure_dependent_pairs(self, amount: Fraction) -> StepGenerator:
         """Measure the pairs of which one column decides the other, each for this amount."""
         for pair in self.setting.pairs:
             yield from self.measure(pair, amount, "first", fit=False)
 
-    def measure(self, attribute_set: AttributeSet, amount: Fraction, what: str, *, fit: bool = True) -> Measuring:
+    def measure(
+        self, attribute_set: AttributeSet, amount: Fraction, what: str, *, fit: bool = True
+    ) -> MeasurementGenerator:
         """Measure a marginal for this amount; return the mean size of the noise in a cell, in rows."""
         before = self.model.marginal(attribute_set) if fit else None
         noise = yield from self._measure_marginal(attribute_set, amount, what)
@@ -255,7 +257,7 @@ class SynthesisState:
             for (measured, synthesis_round), change in zip(last, zip(before, after, strict=True), strict=True)
         ]
 
-    def _measure_marginal(self, attribute_set: AttributeSet, amount: Fraction, what: str) -> Measuring:
+    def _measure_marginal(self, attribute_set: AttributeSet, amount: Fraction, what: str) -> MeasurementGenerator:
         view, currency = (
             CellCounts(self.setting.reading, attribute_set, self.setting.merged_cells),
             self.budget.currency,
@@ -274,7 +276,7 @@ class SynthesisState:
 
     def choose(
         self, candidates: Mapping[AttributeSet, int], amount: Fraction, penalty: Callable[[int], float]
-    ) -> Choosing:
+    ) -> ChoiceGenerator:
         """Choose a set that the model fits badly, by its weighted distance less a penalty in rows for so many cells."""
         sets = list(candidates)
         scores = self._candidate_scores(sets, [candidates[attribute_set] for attribute_set in sets], penalty)

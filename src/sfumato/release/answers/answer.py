@@ -423,7 +423,7 @@ class Answer:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n", delimiter=separator)
         writer.writerow([escape_for_spreadsheet(name) for name in (*self.columns, *extra_columns)])
-        columns += [[_csv_cell(end, is_key=True) for end in cells] for cells in extra_columns.values()]
+        columns += [[_csv_cell(end, as_text=True) for end in cells] for cells in extra_columns.values()]
         if separator == ";":
             is_numeric = [*(kind.numeric for kind in self.types), *(True for _ in extra_columns)]
             columns = [
@@ -671,13 +671,13 @@ def _import_library(name: str) -> Any:
         raise SfumatoError(f"{name} is not installed", place=f"Answer.to_{name}", fix=install_command(name)) from None
 
 
-def _csv_cell(value: Any, is_key: bool) -> Any:
+def _csv_cell(value: Any, as_text: bool) -> Any:
     """Format a cell of a CSV file."""
     if value is None:
         return ""
     if isinstance(value, str):
         return escape_for_spreadsheet(value)
-    return format_for_file(value) if is_key or not isinstance(value, (int, float)) else value
+    return format_for_file(value) if as_text or not isinstance(value, (int, float)) else value
 
 
 def format_as_table(answer: Answer) -> str:

@@ -216,22 +216,22 @@ def _insert_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
 CAVEAT = "sampling: about how far another sample of the same population could differ, in addition to the noise"
 
 
-def parse_sampled_fraction(sample_of: Number, size: int | None) -> Fraction:
+def parse_sampled_fraction(sample_of: Number, sampled_units: int | None) -> Fraction:
     """Parse the sampled fraction: a fraction below 1, or the number of units in the population."""
     fraction_or_size = exact(sample_of, "sample_of", POSITIVE)
     if fraction_or_size < 1:
         return fraction_or_size
-    if size is None:
+    if sampled_units is None:
         fix = "give the share that was sampled, as in sample_of=0.1, or declare the unit's size in the policy"
         raise InvalidParameter(
             "sample_of", sample_of, "a share below 1, because the policy declares no number of units", fix=fix
         )
-    if fraction_or_size < size:
-        rule = f"at least {size:,}, the number of units that the policy declares"
+    if fraction_or_size < sampled_units:
+        rule = f"at least {sampled_units:,}, the number of units that the policy declares"
         raise InvalidParameter(
             "sample_of", sample_of, rule, fix="give the size of the population that the units were sampled from"
         )
-    return size / fraction_or_size
+    return sampled_units / fraction_or_size
 
 
 def sampling_half_widths(

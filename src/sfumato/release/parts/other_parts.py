@@ -164,7 +164,7 @@ class QuantilesPart:
     def at_strength(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> QuantilesPart:  # noqa: ARG002
         return self
 
-    def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
+    def scales_for_reuse(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         return self.scales(measurements)
 
     def with_ranges_if_sold(self, confidence: Fraction | None) -> QuantilesPart:
@@ -286,7 +286,7 @@ class DistinctValuesPart:
         (measurement,) = measurements
         return (NoisyScale(Fraction(1), measurement.mechanism),)
 
-    def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
+    def scales_for_reuse(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         """Return the scale that sampling would have at the same price: more is counted of a unit, not less noise added,
         as the price rises, and answers of versions that only sampled stay as good as their price.
         """
@@ -390,7 +390,7 @@ class FrequentValuesPart:
     def at_strength(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> FrequentValuesPart:  # noqa: ARG002
         return self
 
-    def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
+    def scales_for_reuse(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         return self.scales(measurements)
 
     def with_ranges_if_sold(self, confidence: Fraction | None) -> FrequentValuesPart:  # noqa: ARG002

@@ -153,7 +153,7 @@ class OtherPart(QuestionPart, Protocol):
         """Return the part with confidence intervals around selected values, where those can be bought."""
         ...
 
-    def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
+    def scales_for_reuse(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         """Return the scales whose half-widths are compared with those of stored answers."""
         ...
 
@@ -224,7 +224,7 @@ class NoisyTotals:
         return tuple(
             int(share * size * total / member.unit_value)
             for member in self.bounded.members
-            for total in member.expected_contributions
+            for total in member.middle_row_contributions
         )
 
 

@@ -173,9 +173,7 @@ def _wanted_result(request: MeasuredRequest, weight: Fraction, parts: Sequence[Q
     if len(members) == 1:
         return WantedResult({members[0].share_index: 1.0}, weight)
     estimator: Any = request.request.estimator(*members)  # a frozen value
-    effects = _effects_of_totals(
-        estimator, tuple(map(_reference_totals, members)), tuple(map(_reference_noise, members))
-    )
+    effects = _effects_of_totals(estimator, tuple(map(_reference_totals, members)), tuple(map(_probe_noise, members)))
     effects_by_share: dict[int, float] = {}
     for member, effect in zip(members, effects, strict=True):
         # in the unit of the measure that it is released with
@@ -193,21 +191,21 @@ def _group_discovery_results(totals: NoisyTotals) -> list[WantedResult]:
 
 def _reference_totals(scaled: ScaledMember) -> tuple[Fraction, ...]:
     """Return the totals of the reference group."""
-    totals = [_ROWS * middle for middle in scaled.expected_contributions]
+    totals = [_ROWS * middle for middle in scaled.middle_row_contributions]
     if len(totals) == 1:
         return tuple(totals)
     above, below = totals
     return above * (1 + _TILT), below * (1 - _TILT)
 
 
-def _reference_noise(scaled: ScaledMember) -> Fraction:
+def _probe_noise(scaled: ScaledMember) -> Fraction:
     """Return a small noise, in the measure's own unit."""
     return Fraction(_NOISE) * _ROWS * scaled.size * scaled.step
 
 
 @lru_cache(maxsize=1024)
 def _effects_of_totals(
-    estimator: Estimator, reference_totals: tuple[tuple[Fraction, ...], ...], reference_noise: tuple[Fraction, ...]
+    estimator: Estimator, reference_totals: tuple[tuple[Fraction, ...], ...], probe_noise: tuple[Fraction, ...]
 ) -> tuple[float, ...]:
     """Compute numerically how far a result moves with the totals of each of its measures."""
     columns = [np.array([float(total)]) for totals in reference_totals for total in totals]
@@ -215,12 +213,12 @@ def _effects_of_totals(
 
     def reach(moved_measure: int | None) -> float:
         widths: list[float | Floats] = [
-            float(reference_noise[measure_index]) if measure_index == moved_measure else 0.0
+            float(probe_noise[measure_index]) if measure_index == moved_measure else 0.0
             for measure_index in measure_of_column
         ]
         estimate = estimator.estimate(columns, widths)
         return float(estimate.high[0] - estimate.low[0]) / 2
 
     baseline = reach(None)
-    effects = [(reach(index) - baseline) / float(noise) for index, noise in enumerate(reference_noise)]
+    effects = [(reach(index) - baseline) / float(noise) for index, noise in enumerate(probe_noise)]
     return tuple(max(effect, 0.0) if np.isfinite(effect) else 0.0 for effect in effects)

@@ -105,7 +105,7 @@ class PeopleFile:
         if row is None:
             return None
         token = _token_from_row(row[2:])
-        return None if self._is_expired(token) or row[1] else Caller(token.user, Role(row[0]), token=token)
+        return None if self._has_ended(token) or row[1] else Caller(token.user, Role(row[0]), token=token)
 
     def caller_of_token(self, number: int) -> Caller | None:
         """Return the caller of a token that has been proven before; None once it no longer works."""
@@ -142,7 +142,7 @@ class PeopleFile:
             return {
                 number: ScramVerifier.from_text(text)
                 for number, text in stored
-                if not self._is_expired(_require_token(transaction, number))
+                if not self._has_ended(_require_token(transaction, number))
             }
 
     def _caller_by_cookie(self, transaction: sqlite3.Connection, digest: str) -> Caller | None:
@@ -163,7 +163,7 @@ class PeopleFile:
         """
         with self.database.read_transaction() as transaction:
             token_used = None if token_number is None else _require_token(transaction, token_number)
-            if _require_user(transaction, user).disabled or (token_used is not None and self._is_expired(token_used)):
+            if _require_user(transaction, user).disabled or (token_used is not None and self._has_ended(token_used)):
                 raise NotSignedIn
 
     def is_enabled(self, user: str) -> bool:
@@ -176,7 +176,7 @@ class PeopleFile:
             row = transaction.execute("SELECT role, disabled FROM users WHERE name = ?", (user,)).fetchone()
         return row is not None and row[0] == Role.OWNER.value and not row[1]
 
-    def _is_expired(self, token: Token) -> bool:
+    def _has_ended(self, token: Token) -> bool:
         return bool(token.end_reason(self._now()))
 
     # ── users ──────────────────────────────────────────────────────────────────────────────────

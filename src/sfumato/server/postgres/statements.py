@@ -224,18 +224,18 @@ def _parse_set(text: StatementText) -> Statement:
     if tokens and tokens[0].is_word("transaction", "characteristics", "constraints"):
         return NoEffect("SET")
     if tokens and tokens[0].is_word("time"):
-        return SetSetting("timezone", _setting_value(text, tokens[2:]), local)
+        return SetSetting("timezone", _assigned_value_or_default(text, tokens[2:]), local)
     if tokens and tokens[0].is_word("names"):
-        return SetSetting("client_encoding", _setting_value(text, tokens[1:]), local)
+        return SetSetting("client_encoding", _assigned_value_or_default(text, tokens[1:]), local)
     if tokens and tokens[0].is_word("role", "session", "authorization"):
         raise SqlRefusal("42501", "the user of a connection cannot be changed", hint="Connect as another user instead.")
     parts, rest = dotted_name_and_rest(tokens)
     if not parts or not rest or not (rest[0].is_symbol("=") or rest[0].is_word("to")):
         raise SqlRefusal("42601", "SET needs a setting and a value", hint="Write SET sfumato.epsilon = '0.1'.")
-    return SetSetting(".".join(parts).lower(), _setting_value(text, rest[1:]), local)
+    return SetSetting(".".join(parts).lower(), _assigned_value_or_default(text, rest[1:]), local)
 
 
-def _setting_value(text: StatementText, tokens: Sequence[SqlToken]) -> str | None:
+def _assigned_value_or_default(text: StatementText, tokens: Sequence[SqlToken]) -> str | None:
     if not tokens:
         raise SqlRefusal("42601", "SET needs a value", hint="Write SET sfumato.epsilon = '0.1'.")
     if len(tokens) == 1:
