@@ -72,6 +72,20 @@ def test_optimal_composition_is_what_compose_finds(epsilon: str, k: int) -> None
         assert high - low <= 1e-9
 
 
+@pytest.mark.parametrize(("epsilon", "k"), [("32.8", 700), ("3.3", 301), ("0.1", 10), ("299.9", 17)])
+def test_optimal_composition_of_many_releases_is_rounded_up(epsilon: str, k: int) -> None:
+    """In 60 digits: logarithms of 23,000 are rounded by more than a part in 2⁴⁰, which once made δ too small."""
+    found = theorems.optimal(epsilon, k)
+    with mpmath.workdps(60):
+        e = mpmath.mpf(epsilon)
+        weights = [math.comb(k, lies) * mpmath.exp(-lies * e) / (1 + mpmath.exp(-e)) ** k for lies in range(9)]
+        for i in range(1, min(9, len(found))):
+            truth = mpmath.fsum(weights[lies] * -mpmath.expm1(-2 * (i - lies) * e) for lies in range(i))
+            if truth > 1e-299:
+                stated = mpmath.mpf(found[i].delta.numerator) / found[i].delta.denominator
+                assert min(truth, 1 - mpmath.mpf("1e-50")) <= stated <= truth * (1 + mpmath.mpf("3e-11"))
+
+
 def test_basic_and_group() -> None:
     parts = [sf.Guarantee("0.1", "1e-7"), sf.Guarantee("0.2"), sf.Guarantee("0.3", "2e-7")]
     assert theorems.basic(parts) == sf.Guarantee("0.6", "3e-7")
