@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from plan.readings.test_reading_edges import CELLS, two_keys
+from refusals import assert_refused
+from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.plan.readings.dense_readings import Marginals, MarginalView
+from sfumato.policy import Type
 from sfumato.publish import mwem
-from sfumato.publish.mwem import CandidateCounts, CellView, MwemModel, MwemRound, initial_model, replay_rounds
+from sfumato.publish.marginals.attributes import BARE, Attribute, ListedCell, OtherCell
+from sfumato.publish.mwem import (
+    CandidateCounts,
+    CellView,
+    FitRound,
+    MwemFit,
+    MwemModel,
+    MwemRound,
+    initial_model,
+    replay_rounds,
+)
+from sfumato.release.prices import Price
 
 
 def test_one_update_of_a_marginal_and_of_some_cells() -> None:
@@ -110,3 +125,93 @@ def test_candidates_are_views_or_single_counts() -> None:
     scores = single.scores(lambda view: np.zeros(view.size, np.int64))
     assert scores.per_count
     assert not whole.scores(lambda view: np.zeros(view.size, np.int64)).per_count
+
+
+def fit(**changes: Any) -> MwemFit:
+    """Two columns of two and three cells, both measured, one of them twice; a step is half a row."""
+    sizes = {"a": 2, "b": 3}
+    terms: dict[str, Any] = {
+        "attributes": [
+            Attribute(name, Type.INTEGER, (*map(ListedCell, range(size - 1)), OtherCell()))
+            for name, size in sizes.items()
+        ],
+        "face": BARE,
+        "table": "people",
+        "where": "",
+        "unit_value": "0.5",
+        "sets": [[0, 1]],
+        "rows": 60,
+        "rows_noise": Gaussian(4),
+        "choice": Exponential(1, 1),
+        "noise": Gaussian(3),
+        "rounds": [FitRound((0,), None, (50, 10)), FitRound((0, 1), (1, 4), (7,)), FitRound((0,), None, (40, 20))],
+        "planned": 4,
+        "textbook": False,
+        "price": Price(1),
+        "threshold": None,
+    }
+    return MwemFit(**(terms | changes))
+
+
+def test_a_fit_is_exact_and_its_model_follows_from_it() -> None:
+    found = fit(threshold="1.5")
+    assert (found.unit_value, found.threshold, found.sets) == (Fraction(1, 2), Fraction(3, 2), ((0, 1),))
+    assert type(found.attributes) is type(found.rounds) is tuple
+    rounds = [MwemRound(CellView(each.attribute_set, each.cells), each.values) for each in found.rounds]
+    assert fit().model.weights.tolist() == replay_rounds(MwemModel.uniform((2, 3), 60, 4), rounds).weights.tolist()
+    assert fit(textbook=True).model.textbook
+    single = FitRound((0, 1), (1, 4), (7,))
+    notes = fit(threshold="1.5", rounds=[single]).model
+    assert (notes.threshold, notes.learning_rate) == (1.5, math.sqrt(math.log(6) / 4))
+
+
+def test_precisions_before_any_measurement_are_those_of_the_best_requested_set() -> None:
+    """One over the variance in rows², (1/2)² for the number of rows; for a set 4/9 over the cells that are added up."""
+    found = fit(sets=[[0, 1], [0]])
+    by_block = found.estimates_from_measurements
+    assert {len(measured) for measured in by_block.sets} == {1}
+    blocks = sorted(by_block.estimates.parts, key=len)
+    precisions = [found._prior_precision(block) for block in blocks]
+    assert precisions == pytest.approx([1 / 4, 4 / 9])
+    wide = fit(sets=[[0, 1]])
+    assert [wide._prior_precision(block) for block in blocks] == pytest.approx([1 / 4, 4 / 9 / 3])
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameter"),
+    [
+        ({"rows_noise": Laplace(4)}, "noise"),
+        ({"noise": Laplace(4)}, "noise"),
+        ({"choice": Gaussian(4)}, "choice"),
+        ({"unit_value": 0}, "unit_value"),
+        ({"threshold": 0}, "threshold"),
+        ({"attributes": []}, "attributes"),
+        ({"attributes": ["a"]}, "attributes"),
+        ({"rounds": ["a"]}, "rounds"),
+        ({"planned": 2}, "planned"),
+        ({"planned": 1001}, "planned"),
+        ({"rounds": [FitRound((0,), None, (1,))]}, "rounds"),
+        ({"rounds": [FitRound((0,), None, (1, 2, 3))]}, "rounds"),
+        ({"rounds": [FitRound((0,), (0,), (1, 2))]}, "rounds"),
+        ({"rounds": [FitRound((0,), (), (1,))]}, "rounds"),
+        ({"rounds": [FitRound((0,), (0, 2), (1,))]}, "rounds"),
+        ({"rounds": [FitRound((0,), (-1, 0), (1,))]}, "rounds"),
+        ({"rounds": [FitRound((0,), (1, 0), (1,))]}, "rounds"),
+        ({"rounds": [FitRound((0,), (1, 1), (1,))]}, "rounds"),
+    ],
+)
+def test_no_other_fit_is_read(changes: dict[str, Any], parameter: str) -> None:
+    assert assert_refused(lambda: fit(**changes)).parameter == parameter
+
+
+def test_the_ends_of_what_a_fit_may_be() -> None:
+    assert fit(planned=3).planned == 3
+    assert fit(planned=1000).planned == 1000
+    assert fit(rounds=[FitRound((0,), (0, 1), (1,))]).rounds[0].cells == (0, 1)
+    for wrong in ({"attribute_set": "0"}, {"attribute_set": (0.5,)}, {"cells": (True,)}, {"values": None}):
+        terms: dict[str, Any] = {"attribute_set": (0,), "cells": (0,), "values": (1,)}
+        assert assert_refused(lambda terms=terms, wrong=wrong: FitRound(**(terms | wrong))).parameter == next(
+            iter(wrong)
+        )
+    read = FitRound([0], [1], [2])  # type: ignore[arg-type]
+    assert (read.attribute_set, read.cells, read.values) == ((0,), (1,), (2,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
 from sfumato.publish.graph.trees import JunctionTree
-from sfumato.publish.linked import drawing
+from sfumato.publish.linked import drawing, state, synthetic_tables
 from sfumato.publish.linked.drawing import LinkedModels, limit_children_per_unit, sort_within_parents
 from sfumato.publish.linked.links import TableLink, require_tree
 from sfumato.publish.linked.state import LinkedState
@@ -154,3 +155,116 @@ def test_noise_per_child_is_that_of_parents_times_their_mean_number_of_children(
     assert per_parent(np.array([[6.0, 9.0], [0.0, 3.0]]), np.array([4.0, 2.0])) == 3
     assert per_parent(np.array([1.0, 2.0]), np.array([4.0, 2.0])) == 1
     assert per_parent(np.array([1.0, 2.0]), np.array([0.25, 0.25])) == 3
+
+
+# ── small steps, worked out by hand ──────────────────────────────────────────────────────────────
+
+
+def test_positions_among_so_many_children() -> None:
+    """One alone is only; of several one is first and one last, and the rest is between."""
+    found = [tuple(TableLink.position_counts(children).values()) for children in range(5)]
+    assert found == [(0, 0, 0, 0), (0, 0, 0, 1), (1, 0, 1, 0), (1, 1, 1, 0), (1, 2, 1, 0)]
+    assert [*TableLink.position_counts(3)] == ["first", "between", "last", "only"]
+
+
+def test_bands_have_as_many_numbers_as_lie_before_the_next() -> None:
+    """A limit of 20 children has the bands 0 to 5, then 7, 9, 12, 16 and 20; beyond the limit are any number."""
+    linked = link("p", "q", max_children=20, order="d", ends=True)
+    assert linked.bands == (0, 1, 2, 3, 4, 5, 7, 9, 12, 16, 20)
+    assert linked.band_widths == (1, 1, 1, 1, 1, 2, 2, 3, 4, 4, 1)
+    assert linked.band_labels == ("0", "1", "2", "3", "4", "5-6", "7-8", "9-11", "12-15", "16-19", "20 or more")
+    for positions, max_children, possible in (
+        (("only",), 20, [1]),
+        (("first", "last"), 20, range(2, 11)),
+        (("between",), 20, range(3, 11)),
+        (("only",), 1, [1]),
+        (("first", "last", "between"), 1, [1]),  # one or more
+        (("between",), 2, [2]),
+    ):
+        few = link("p", "q", max_children=max_children, order="d", ends=True)
+        for position in positions:
+            found = [band for band in range(len(few.bands)) if few.is_possible_position(band, position)]
+            assert found == [*possible]
+
+
+def test_children_of_a_band_are_evenly_many() -> None:
+    """Of 5 or 6 children one is first, one last, and 3 or 4 are between."""
+    linked = link("p", "q", max_children=20, order="d", ends=True)
+    assert state._mean_children(linked, "5-6") == {"first": 1, "between": 3.5, "last": 1, "only": 0}
+    assert state._mean_children(linked, "0") == {"first": 0, "between": 0, "last": 0, "only": 0}
+    assert state._mean_children(linked, "1") == {"first": 0, "between": 0, "last": 0, "only": 1}
+    assert state._mean_children(linked, "20 or more") == {"first": 1, "between": 18, "last": 1, "only": 0}
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_children_are_expected_for_each_parent_that_the_model_expects(ends: bool) -> None:
+    linked = link("p", "q", max_children=20, order="d", ends=ends)
+    bands = (*map(ListedCell, ("1", "5-6", "2")), OtherCell())
+    others = tuple(Attribute(name, Type.INTEGER, (ListedCell(1), OtherCell())) for name in "ab")
+    parents = np.array([[6.0, 2.0], [4.0, 1.0], [10.0, 0.0], [50.0, 50.0]])  # missing numbers of children have none
+    count = Attribute("number of q", Type.TEXT, bands)
+    positions = (*map(ListedCell, ("last", "only", "first", "between")), OtherCell())
+    position = Attribute("position among q", Type.TEXT, positions)
+    given = Attribute("p.a", Type.INTEGER, others[0].cells)
+    child = (given, Attribute("number of q", Type.TEXT, (*map(ListedCell, ("5-6", "2", "1")), OtherCell())), position)
+    asked: list[Any] = []
+    model = SimpleNamespace(marginal=lambda indices: asked.append(indices) or parents)
+    noisy = [SimpleNamespace(variance=9.0), SimpleNamespace(variance=4.0)]
+    settings = [SimpleNamespace(setting=SimpleNamespace(attributes=each)) for each in ((*others, count), child)]
+    vars(settings[0]).update(model=model, marginals=noisy)
+    linked_state = LinkedState((linked,), {"p": settings[0], "q": settings[1]})  # type: ignore[dict-item]
+    found = linked_state._children_by_parent(linked)
+    assert asked == [(2, 0)]
+    assert found.attribute_set == ((1, 2, 0) if ends else (1, 0))
+    children = {"5-6": (1, 0, 1, 3.5), "2": (1, 0, 1, 0), "1": (0, 1, 0, 0)}  # last, only, first, between
+    rows = {"5-6": parents[1], "2": parents[2], "1": parents[0]}
+    for index, label in enumerate(children):
+        by_position = np.array(children[label])
+        if ends:
+            assert found.values[index, :4].tolist() == np.multiply.outer(by_position, rows[label]).tolist()
+            assert not found.values[index, 4].any()
+        else:
+            assert found.values[index].tolist() == (by_position.sum() * rows[label]).tolist()
+    assert not found.values[3].any()
+    # 55.5 children of 123 parents are fewer than one each
+    assert found.deviation == 2.0
+    parents[3] = 0
+    assert linked_state._children_by_parent(linked).deviation == pytest.approx(2 * (5.5 * 5 + 2 * 10 + 8) / 23)
+
+
+def test_cells_of_positions_follow_from_the_number_of_children() -> None:
+    cells = (*map(ListedCell, ("last", "only", "first", "between")), OtherCell())
+    attribute = Attribute("position among q", Type.TEXT, cells)
+    assert drawing.position_cells(attribute, np.array([2, 0, 1, 4, 3])).tolist() == [2, 0, 1, 2, 3, 3, 0, 2, 3, 0]
+    assert drawing.position_cells(attribute, np.array([0, 0])).tolist() == []
+
+
+def test_no_more_parents_are_drawn_than_leave_room_for_their_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    class Models:
+        def __init__(self, *_: object) -> None: ...
+
+        def draw(self, parents: int) -> dict[str, str]:
+            counts.append(parents)
+            return {"p": "parents", "q": "children"}
+
+    monkeypatch.setattr(synthetic_tables, "LinkedModels", Models)
+    models = {name: SimpleNamespace(total=total) for name, total in (("p", 100.0), ("q", 250.0))}
+    tables = SyntheticTables((link("p", "q"),), models, None, None)  # type: ignore[arg-type]
+    most = synthetic_tables.MAX_HELD * 2 // 5
+    assert tables.draw(1) == tables.draw(most) == {"p": "parents", "q": "children"}
+    for refused in (0, most + 1):
+        with pytest.raises(InvalidParameter) as refusal:
+            tables.draw(refused)
+        assert refusal.value.parameter == "parents"
+    assert counts == [1, most]
+    monkeypatch.setattr(synthetic_tables, "_with_table_name", lambda model, name: (model, name))
+    other = tables.renamed("a", "b")
+    assert (other.names, [*other.models.values()]) == (("a", "b"), [(models["p"], "a"), (models["q"], "b")])
+    assert replace(other, models=models).draw(7) == {"a": "parents", "b": "children"}
+    for names in (("a",), ("a", "a"), ("a", "b", "c")):
+        with pytest.raises(InvalidParameter) as refusal:
+            tables.renamed(*names)
+        assert refusal.value.parameter == "names"
+    assert (tables.default_parents, counts[-1]) == (100, 7)
