@@ -13,7 +13,7 @@ import pytest
 
 import sfumato as sf
 from release.answers.test_stacked_answers import RECEIPT
-from sfumato.curator.proposals import mwem, private_bounds, question_advice, scores, synthesis_series
+from sfumato.curator.proposals import mwem, online, private_bounds, question_advice, scores, synthesis_series
 from sfumato.curator.proposals.degrees import Degrees
 from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.survival import TimePeriods
@@ -234,3 +234,10 @@ def test_no_step_begins_after_the_time_or_an_interrupt(series: tuple[Any, Tab]) 
         made._release_step(STEP)
     assert made.paid == ["c"]
     assert set(tab.log) == {"pending?"}
+
+
+def test_roots_of_a_session_are_rounded_down() -> None:
+    """In exact numbers: by less than two parts in 10¹², and never up, which twelve digits once were."""
+    for number in (*range(1, 200), Fraction(10**20, 7), Fraction(1, 3 * 10**15), Fraction(2, 7)):
+        root = online._square_root_rounded_down(Fraction(number))
+        assert root**2 <= number < (root * (1 + Fraction(2, 10**12))) ** 2
