@@ -23,6 +23,7 @@ from sfumato.publish.mwem import (
     MwemFit,
     MwemModel,
     MwemRound,
+    NoisyCounts,
     initial_model,
     replay_rounds,
 )
@@ -55,6 +56,10 @@ def test_one_update_by_a_threshold() -> None:
         expected = weights.copy()
         expected[0, :2] *= factor
         assert changed == pytest.approx(expected * 60 / expected.sum())
+    uneven = np.array([[5.0, 15.0, 10.0], [2.0, 8.0, 20.0]])
+    column = mwem.threshold_update(uneven, 60.0, MwemRound(CellView((1,), (2,)), (10,)), 15.0, 0.25)
+    expected = uneven * np.array([1, 1, 0.75])
+    assert column == pytest.approx(expected * 60 / expected.sum())
 
 
 def test_a_model_starts_evenly() -> None:
@@ -101,8 +106,13 @@ def test_what_a_model_keeps() -> None:
 def test_a_model_with_a_threshold_answers_from_the_last_round_that_changed_nothing() -> None:
     start = initial_model((2, 3), 60, 4, textbook=False, threshold=Fraction(15))
     assert (start.threshold, start.learning_rate) == (15.0, math.sqrt(math.log(6) / 4))
+    assert (start.total, start.measured, start.textbook, start.passes) == (60.0, 60, True, 1)
     cells = CellView((0, 1), (0, 1))
     moved = start.updated(MwemRound(cells, (50,)))
+    rate = start.learning_rate
+    expected = mwem.threshold_update(start.weights, 60.0, MwemRound(cells, (50,)), 15.0, rate)
+    assert moved.weights.tolist() == expected.tolist() != start.weights.tolist()
+    assert moved.rounds == (MwemRound(cells, (50,)),)
     assert moved.settled_weights is None
     assert moved.fitted_weights is moved.weights
     kept = moved.updated(MwemRound(cells, (round(float(moved.weights[0, :2].sum())),)))
@@ -125,6 +135,13 @@ def test_candidates_are_views_or_single_counts() -> None:
     scores = single.scores(lambda view: np.zeros(view.size, np.int64))
     assert scores.per_count
     assert not whole.scores(lambda view: np.zeros(view.size, np.int64)).per_count
+
+
+def wide_column(name: str, cells: int) -> Attribute:
+    """A column of so many cells, all of which list the same value object."""
+    attribute = Attribute(name, Type.INTEGER, (ListedCell(0), OtherCell()))
+    object.__setattr__(attribute, "cells", (ListedCell(0),) * cells)
+    return attribute
 
 
 def fit(**changes: Any) -> MwemFit:
@@ -173,6 +190,8 @@ def test_precisions_before_any_measurement_are_those_of_the_best_requested_set()
     blocks = sorted(by_block.estimates.parts, key=len)
     precisions = [found._prior_precision(block) for block in blocks]
     assert precisions == pytest.approx([1 / 4, 4 / 9])
+    other = fit(sets=[[0, 1], [1]])  # the set that lacks the column measures nothing of it
+    assert [other._prior_precision(block) for block in blocks] == pytest.approx([1 / 4, 4 / 9 / 3])
     wide = fit(sets=[[0, 1]])
     assert [wide._prior_precision(block) for block in blocks] == pytest.approx([1 / 4, 4 / 9 / 3])
 
@@ -186,6 +205,9 @@ def test_precisions_before_any_measurement_are_those_of_the_best_requested_set()
         ({"unit_value": 0}, "unit_value"),
         ({"threshold": 0}, "threshold"),
         ({"attributes": []}, "attributes"),
+        ({"attributes": [wide_column("a", mwem.MAX_CELLS + 1)], "sets": [[0]], "rounds": []}, "attributes"),
+        ({"rows": "60"}, "rows"),
+        ({"rows_noise": Exponential(1, 1), "noise": Exponential(1, 1)}, "face"),
         ({"attributes": ["a"]}, "attributes"),
         ({"rounds": ["a"]}, "rounds"),
         ({"planned": 2}, "planned"),
@@ -207,6 +229,11 @@ def test_no_other_fit_is_read(changes: dict[str, Any], parameter: str) -> None:
 def test_the_ends_of_what_a_fit_may_be() -> None:
     assert fit(planned=3).planned == 3
     assert fit(planned=1000).planned == 1000
+    most = wide_column("a", mwem.MAX_CELLS)
+    assert fit(attributes=[most], sets=[[0]], rounds=[]).attributes == (most,)
+    assert NoisyCounts([1, -2]).values == (1, -2)  # type: ignore[arg-type]
+    for values in ((), (1, 2.0), (True,)):
+        assert assert_refused(lambda values=values: NoisyCounts(values)).parameter == "values"  # type: ignore[misc]
     assert fit(rounds=[FitRound((0,), (0, 1), (1,))]).rounds[0].cells == (0, 1)
     for wrong in ({"attribute_set": "0"}, {"attribute_set": (0.5,)}, {"cells": (True,)}, {"values": None}):
         terms: dict[str, Any] = {"attribute_set": (0,), "cells": (0,), "values": (1,)}

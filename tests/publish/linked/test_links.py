@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sfumato.errors import InvalidParameter
@@ -55,10 +56,14 @@ def test_columns_of_a_link_are_those_of_its_tables() -> None:
         ({"previous_columns": ("c", "a")}, "previous_columns"),
         ({"order": "c", "child_columns": ()}, "previous_columns"),
         ({"ends": True}, "ends"),
+        ({"parent_key": 7}, "parent_key"),
+        ({"max_children": 3.0}, "max_children"),
     ):
         with pytest.raises(InvalidParameter) as refusal:
             link("p", "q", **changes)
         assert refusal.value.parameter == field
+    assert link("p", "q", child_columns=()).child_columns == ()
+    assert link("p", "q", linked_columns=("b", "a"), previous_columns=("d", "c")).linked_columns == ("b", "a")
     linked = link("p", "q", order="d", ends=True, linked_columns=("b",), previous_columns=("d", "c"))
     assert linked.conditioning_columns == ("number of q", "position among q", "p.b", "previous d", "previous c")
 
@@ -94,6 +99,8 @@ def test_rows_of_a_unit_are_as_many_as_their_column_says() -> None:
 
 def test_the_first_children_of_a_unit_are_kept() -> None:
     generator = np.random.default_rng(5)
+    assert limit_children_per_unit(np.array([2, 2]), np.array([0, 0]), 3).tolist() == [2, 1]
+    assert limit_children_per_unit(np.array([2, 2, 2]), np.array([0, 1, 1]), 3).tolist() == [2, 2, 1]
     for limit in (1, 2, 5):
         children = generator.integers(0, 4, 60)
         units = np.cumsum(generator.integers(0, 2, 60) * generator.integers(1, 3, 60))
@@ -147,6 +154,15 @@ def test_columns_that_were_not_modelled_together_cannot_be_given() -> None:
     with pytest.raises(InvalidParameter) as refusal:
         drawing.conditional_distributions(model, (0, 2))
     assert refusal.value.parameter == "given"
+
+
+def test_models_of_linked_tables_are_those_of_their_links() -> None:
+    models: Any = {name: SimpleNamespace(total=1.0) for name in "pq"}
+    assert SyntheticTables((link("p", "q"),), models, None, None).names == ("p", "q")  # type: ignore[arg-type]
+    for links, names in (([link("p", "q")], "qp"), ([link("p", "q")], "p"), ([link("p", "q"), link("r", "s")], "pqs")):
+        with pytest.raises(InvalidParameter):
+            SyntheticTables(tuple(links), dict.fromkeys(names), None, None)  # type: ignore[arg-type]
+    assert LinkedState((link("p", "q"),), models).step_counts == {"p": 0, "q": 0}
 
 
 def test_noise_per_child_is_that_of_parents_times_their_mean_number_of_children() -> None:
@@ -268,3 +284,72 @@ def test_no_more_parents_are_drawn_than_leave_room_for_their_children(monkeypatc
             tables.renamed(*names)
         assert refusal.value.parameter == "names"
     assert (tables.default_parents, counts[-1]) == (100, 7)
+
+
+class Rows:
+    """Drawn rows as typed columns: their cells, by name."""
+
+    def __init__(self, names: list[str], codes: np.ndarray) -> None:
+        self.names, self.codes = names, codes
+        self.sorted: list[Any] = []
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table(dict(zip(self.names, self.codes.T, strict=True)))
+
+
+class Model:
+    """A model with given columns, whose rows come in the order of their numbers."""
+
+    def __init__(self, columns: list[str], counts: list[str] | None = None, **face: Any) -> None:
+        self.columns = columns
+        cells = (*map(ListedCell, counts or ()), OtherCell())
+        self.attributes = [Attribute(name, Type.TEXT, cells) for name in columns]
+        self.released = SimpleNamespace(face=SimpleNamespace(**({"impossible": (), "implies": ()} | face)))
+
+    def sample_cells(self, rows: int, _: object) -> np.ndarray:
+        return np.column_stack([np.arange(rows) % 3, 10 + np.arange(rows)]).astype(np.int32)
+
+    def typed_rows(self, cells: np.ndarray, *, source: object) -> Rows:
+        assert source is None
+        return Rows(self.columns, cells)
+
+
+def test_children_refer_to_their_parents_and_units_keep_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the most children of each band: none, 1, and 2 of a limit of 2; keys count from 1."""
+    monkeypatch.setattr(drawing.bits, "random_below_limits", lambda limits, _: limits - 1)
+    monkeypatch.setattr(drawing.ModelPair, "_draw_cells", lambda _, cells, counts, owners: np.column_stack([owners, counts[owners]]))  # fmt: skip
+    models: Any = {"p": Model(["number of q", "a"], ["1", "2 or more"]), "q": Model(["c", "d"])}
+    plain = link("p", "q", max_children=2, parent_columns=("a",), linked_columns=())
+    tables = LinkedModels((plain,), models).draw(5)
+    # cells 0, 1, 2, 0, 1 are one child, two, none, one, two
+    assert tables["p"].to_pydict() == {"who": [1, 2, 3, 4, 5], "id": [1, 2, 3, 4, 5], "a": [10, 11, 12, 13, 14]}
+    assert tables["q"].to_pydict() == {"p": [1, 2, 2, 4, 5, 5], "c": [0, 1, 1, 3, 4, 4], "d": [1, 2, 2, 1, 2, 2]}
+    below = link("q", "r", max_children=2, parent_columns=("c",), child_columns=("e",), linked_columns=(), parent_key="key")  # fmt: skip
+    three: Any = {**models, "q": Model(["number of r", "c"], ["1", "2 or more"]), "r": Model(["e", "f"])}
+    deep = LinkedModels((plain, below), three)
+    object.__setattr__(plain, "child_columns", ("c",))
+    monkeypatch.setattr(drawing.ModelPair, "_draw_cells", lambda _, cells, counts, owners: np.column_stack([owners % 2, owners]))  # fmt: skip
+    drawn = deep.draw(5)
+    assert drawn["q"].column_names == ["p", "key", "c"]
+    assert drawn["q"]["key"].to_pylist() == [1, 2, 3, 4, 5, 6]
+    # of the units 1, 2, 2, 4, 5, 5 the children by cells 0, 1, 1, 1, 0, 0: no unit has more than two
+    assert drawn["r"]["q"].to_pylist() == [1, 2, 2, 4, 4, 5, 6]
+
+
+@pytest.mark.parametrize(("face", "whole_rows"), [({}, False), ({"impossible": "x"}, True), ({"implies": "x"}, True)])
+def test_children_with_an_order_are_sorted_by_it(face: Any, whole_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing.bits, "random_below_limits", lambda limits, _: limits - 1)
+    monkeypatch.setattr(drawing.ModelPair, "_draw_cells", lambda *_: np.zeros((2, 2)))
+    calls: list[Any] = []
+    monkeypatch.setattr(drawing, "sort_within_parents", lambda *arguments, **named: calls.append((*arguments, named)))
+    parent: Any = Model(["number of q", "a"], ["1", "2 or more"])
+    child: Any = Model(["c", "d"], **face)
+    parents = drawing.DrawnTable(Rows([], np.array([[2, 0], [1, 0]])), np.array([0, 1]), {})  # type: ignore[arg-type]
+    linked = link("p", "q", max_children=2, order="d")
+    found = drawing.ModelPair(linked, parent, child).draw_children(parents)
+    ((rows, index, owners, named),) = calls
+    assert (rows, index, owners.tolist(), named) == (found.rows, 1, [1, 1], {"whole_rows": whole_rows})
+    assert (found.units.tolist(), found.foreign_keys["p"].tolist()) == ([1, 1], [2, 2])
+    calls.clear()
+    drawing.ModelPair(link("p", "q", max_children=2), parent, child).draw_children(parents)
+    assert not calls
