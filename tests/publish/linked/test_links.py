@@ -317,18 +317,20 @@ class Model:
 def test_children_refer_to_their_parents_and_units_keep_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the most children of each band: none, 1, and 2 of a limit of 2; keys count from 1."""
     monkeypatch.setattr(drawing.bits, "random_below_limits", lambda limits, _: limits - 1)
-    monkeypatch.setattr(drawing.ModelPair, "_draw_cells", lambda _, cells, counts, owners: np.column_stack([owners, counts[owners]]))  # fmt: skip
+    drawn_cells: list[Any] = [lambda counts, owners: np.column_stack([owners, counts[owners]])]
+    monkeypatch.setattr(drawing.ModelPair, "_draw_cells", lambda *arguments: drawn_cells[0](*arguments[2:]))
     models: Any = {"p": Model(["number of q", "a"], ["1", "2 or more"]), "q": Model(["c", "d"])}
     plain = link("p", "q", max_children=2, parent_columns=("a",), linked_columns=())
     tables = LinkedModels((plain,), models).draw(5)
     # cells 0, 1, 2, 0, 1 are one child, two, none, one, two
     assert tables["p"].to_pydict() == {"who": [1, 2, 3, 4, 5], "id": [1, 2, 3, 4, 5], "a": [10, 11, 12, 13, 14]}
     assert tables["q"].to_pydict() == {"p": [1, 2, 2, 4, 5, 5], "c": [0, 1, 1, 3, 4, 4], "d": [1, 2, 2, 1, 2, 2]}
-    below = link("q", "r", max_children=2, parent_columns=("c",), child_columns=("e",), linked_columns=(), parent_key="key")  # fmt: skip
+    columns = {"parent_columns": ("c",), "child_columns": ("e",), "linked_columns": ()}
+    below = link("q", "r", max_children=2, parent_key="key", **columns)
     three: Any = {**models, "q": Model(["number of r", "c"], ["1", "2 or more"]), "r": Model(["e", "f"])}
     deep = LinkedModels((plain, below), three)
     object.__setattr__(plain, "child_columns", ("c",))
-    monkeypatch.setattr(drawing.ModelPair, "_draw_cells", lambda _, cells, counts, owners: np.column_stack([owners % 2, owners]))  # fmt: skip
+    drawn_cells[0] = lambda _, owners: np.column_stack([owners % 2, owners])
     drawn = deep.draw(5)
     assert drawn["q"].column_names == ["p", "key", "c"]
     assert drawn["q"]["key"].to_pylist() == [1, 2, 3, 4, 5, 6]
