@@ -8,13 +8,24 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from release.answers.test_stacked_answers import RECEIPT
-from sfumato.curator.proposals import mwem, online, private_bounds, question_advice, scores, synthesis_series
+from sfumato.curator.proposals import (
+    linked_table_selects,
+    mwem,
+    online,
+    private_bounds,
+    question_advice,
+    scores,
+    synthesis_series,
+)
 from sfumato.curator.proposals.degrees import Degrees
+from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
+from sfumato.curator.proposals.online import OnlineSession
 from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.survival import TimePeriods
 from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner
@@ -241,3 +252,55 @@ def test_roots_of_a_session_are_rounded_down() -> None:
     for number in (*range(1, 200), Fraction(10**20, 7), Fraction(1, 3 * 10**15), Fraction(2, 7)):
         root = online._square_root_rounded_down(Fraction(number))
         assert root**2 <= number < (root * (1 + Fraction(2, 10**12))) ** 2
+
+
+def test_the_range_of_a_close_guess_is_the_gates_and_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has half of the miss. One gate covers its own totals; with others beside them it has its share of the
+    miss. Ranges that share nothing become their hull.
+    """
+    asked: list[Any] = []
+    monkeypatch.setattr(online, "close_score_bound", lambda *arguments: asked.append(arguments) or 7)
+    session: Any = SimpleNamespace(
+        _hypothesis=SimpleNamespace(guess_totals=lambda _: np.array([10.0, 20.0, 30.0])),
+        _batch=SimpleNamespace(gate="gate", rounds=4),
+        _gate_step_size=lambda _: 0.5,
+    )
+
+    def measured(beta: float, cells: int) -> tuple[Any, Any, Any]:
+        asked.append((beta, cells))
+        return None, np.array([8.0, 0.0, 40.0]), np.array([30.0, 22.0, 50.0])
+
+    quantity: Any = SimpleNamespace(estimate_with_ends=measured)
+    measure: Any = SimpleNamespace(parts=("one", "two"))
+    found = OnlineSession._resolve_from_hypothesis(session, quantity, measure, 0.25)
+    for cells, miss in ((1, 0.04), (2, 0.04), (3, 0.01)):
+        asked.clear()
+        low, high = found.ends_at(0.04, cells)
+        assert asked == [("gate", 4, miss / 2), (0.02, cells)]
+        # the gate says ±(7 + 1)/2
+        assert (low.tolist(), high.tolist()) == ([8, 16, 26], [14, 22, 50])
+    assert found.values.tolist() == [10, 20, 30]
+
+
+def test_cells_of_a_column_are_its_spikes_bins_or_values_and_one_for_missing_ones() -> None:
+    codings = {
+        "age": SimpleNamespace(starts=(0, 10, 20), spikes=(99,)),
+        "town": SimpleNamespace(starts=(), spikes=()),
+    }
+    columns = {
+        name: SimpleNamespace(values=values) for name, values in (("age", None), ("town", "abcde"), ("old", None))
+    }
+    table: Any = SimpleNamespace(codings=codings, columns=columns)
+    assert [linked_table_selects._cell_count(table, name) for name in columns] == [1 + 3 + 1, 5 + 1, 2 + 1]
+
+
+def test_linked_tables_are_paid_by_one_account() -> None:
+    class Refused(Exception):
+        pass
+
+    def refuse(_: str) -> None:
+        raise Refused
+
+    proposal: Any = SimpleNamespace(_context=SimpleNamespace(require_one_account=refuse))
+    with pytest.raises(Refused):
+        LinkedTablesProposal.release(proposal, 1)
