@@ -117,3 +117,10 @@ def test_how_far_a_number_is_above_another_is_known_beyond_all_floats() -> None:
     assert log_excess(0.0, tiny) == -math.inf
     assert log_excess(math.inf, huge) == log_excess(math.nan, huge) == math.inf
     assert log_excess(Fraction(1, 3), Fraction(1, 3)) <= 0 < log_excess(Fraction(1, 3) + tiny, Fraction(1, 3))
+
+
+def test_an_excess_over_nothing_has_no_bound() -> None:
+    assert log_excess(0.5, Fraction(0)) == log_excess(math.inf, Fraction(1)) == math.inf
+    assert log_excess(0.0, Fraction(0)) == log_excess(Fraction(0), Fraction(1)) == -math.inf
+    assert log_excess(Fraction(1, 2), Fraction(1, 2)) == 0
+    assert log_excess(Fraction(1, 2) + Fraction(1, 10**30), Fraction(1, 2)) == 2.0**-60

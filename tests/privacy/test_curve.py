@@ -194,6 +194,23 @@ def test_tradeoff_is_searched_for_up_to_where_little_more_than_the_failure_is_le
     assert sf.Curve.pure(800).tradeoff("0.25")[1] == 700  # type: ignore[index]
 
 
+def test_a_range_begins_at_what_a_composition_dominates_and_ends_at_what_dominates_it() -> None:
+    curve, large, small = sf.Curve.gdp(1), sf.Curve.gdp(1), sf.Curve.gdp("0.5")
+    object.__setattr__(curve, "_dominated_directions", small._composed_directions)
+    assert curve.epsilon_range("1e-6") == (small.epsilon_range("1e-6")[0], large.epsilon_range("1e-6")[1])
+    assert curve.delta_range("0.5") == (small.delta_range("0.5")[0], large.delta_range("0.5")[1])
+
+
+def test_groups_of_groups_are_as_many_units_and_no_release_leaks_nothing() -> None:
+    curve = sf.Curve.pure(1)
+    assert (curve.group_size, curve.group(2).group_size, curve.group(2).group(3).group_size) == (1, 2, 6)
+    assert sf.compose([curve.group(2), curve, curve.group(3)]).group_size == 3
+    assert sf.compose([(curve, 0)]).epsilon(0) == 0
+    assert sf.compose([(curve.group(2), 1)]) is not curve
+    assert curves._max_divergence_or_infinity(sf.Curve.gdp(1).parts[0][0]) == math.inf
+    assert curves._max_divergence_or_infinity(curve.parts[0][0]) == 1
+
+
 def test_a_key_threshold_is_charged_for_its_variance_and_all_keys_that_move() -> None:
     for neighbours, keys in (("add-remove", 3), ("replace", 6)):
         curve = sf.Curve.gaussian_threshold("1.5", 3, 1, "1e-6", neighbours)

@@ -192,6 +192,8 @@ def test_precisions_before_any_measurement_are_those_of_the_best_requested_set()
     assert precisions == pytest.approx([1 / 4, 4 / 9])
     other = fit(sets=[[0, 1], [1]])  # the set that lacks the column measures nothing of it
     assert [other._prior_precision(block) for block in blocks] == pytest.approx([1 / 4, 4 / 9 / 3])
+    uneven = fit(rows_noise=Gaussian([2, 4]), noise=Gaussian([1, 3]), sets=[[0, 1], [0]])
+    assert [uneven._prior_precision(block) for block in blocks] == pytest.approx([1 / 4, 4 / 9])
     wide = fit(sets=[[0, 1]])
     assert [wide._prior_precision(block) for block in blocks] == pytest.approx([1 / 4, 4 / 9 / 3])
 
