@@ -206,6 +206,7 @@ def test_groups_of_groups_are_as_many_units_and_no_release_leaks_nothing() -> No
     assert (curve.group_size, curve.group(2).group_size, curve.group(2).group(3).group_size) == (1, 2, 6)
     assert sf.compose([curve.group(2), curve, curve.group(3)]).group_size == 3
     assert sf.compose([(curve, 0)]).epsilon(0) == 0
+    assert sf.compose([]).group_size == 1
     assert sf.compose([(curve.group(2), 1)]) is not curve
     assert curves._max_divergence_or_infinity(sf.Curve.gdp(1).parts[0][0]) == math.inf
     assert curves._max_divergence_or_infinity(curve.parts[0][0]) == 1

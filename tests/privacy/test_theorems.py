@@ -128,6 +128,16 @@ def test_pure_to_rho_bounds_the_true_rho() -> None:
         assert sf.Curve.bounded_range(epsilon).rho() <= float(epsilon) ** 2 / 8 * (1 + 1e-9)
 
 
+def test_small_theorems_in_exact_numbers() -> None:
+    assert theorems.pure_to_rho("0.3") == Fraction(9, 200)
+    assert theorems.azuma([], 1) == theorems.azuma([0, 0], 1) == 0
+    assert theorems.azuma([3], 0) == theorems.azuma([], 0) == 1
+    assert theorems.azuma([3, 4], 5) == pytest.approx(math.exp(-2), rel=1e-11)
+    assert theorems.chernoff_multiplicative(9, "0.5", 0) == 1
+    assert theorems.group(sf.Guarantee(1, "1e-6"), 1) == sf.Guarantee(1, "1e-6")
+    assert_refused(lambda: theorems.group(sf.Guarantee(1), 0))
+
+
 def test_renyi_conversions_are_inverse() -> None:
     epsilon = theorems.renyi_to_epsilon(10, "0.2", "1e-6")
     assert theorems.renyi_to_delta(10, "0.2", epsilon) == pytest.approx(1e-6, rel=1e-9)

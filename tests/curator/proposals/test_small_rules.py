@@ -21,6 +21,7 @@ from sfumato.curator.proposals import (
     private_bounds,
     question_advice,
     scores,
+    synthesis,
     synthesis_series,
 )
 from sfumato.curator.proposals.degrees import Degrees
@@ -31,8 +32,10 @@ from sfumato.curator.proposals.survival import TimePeriods
 from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner
 from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.dense_readings import MAX_CELLS
 from sfumato.release.comparisons import ThresholdAnswer
+from sfumato.release.prices import Price
 
 
 @pytest.mark.parametrize(
@@ -304,3 +307,52 @@ def test_linked_tables_are_paid_by_one_account() -> None:
     proposal: Any = SimpleNamespace(_context=SimpleNamespace(require_one_account=refuse))
     with pytest.raises(Refused):
         LinkedTablesProposal.release(proposal, 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "factor"),
+    [
+        # 5 rows, times 400 and 16 for each of ten columns
+        (synthesis.SynthesisProposal._weight_bits, 5 * 560),
+        # 5 rows, times 20 and 8 for each of ten rounds
+        (mwem.MwemProposal._weight_bits, 5 * 100),
+    ],
+)
+def test_weights_have_as_many_bits_as_their_noise_can_be_drawn_with(method: Any, factor: int) -> None:
+    """From 4 to 10 bits, and no more than rows have: weights of so many bits need noise of so many trillionths."""
+
+    def bits(amount: Any, own: int = 20, rows: int = 5, strategy: Any = Strategy.SAMPLE) -> int:
+        def bounded(asked: int) -> Any:
+            total = SimpleNamespace(total=Fraction(rows))
+            measure = SimpleNamespace(bits=min(own, asked), add_remove_sensitivity=total)
+            return SimpleNamespace(strategy=strategy, measures=[measure])
+
+        priced: Any = Price(amount) if method is mwem.MwemProposal._weight_bits else SimpleNamespace(total=amount)
+        proposal: Any = SimpleNamespace(_bounded_plan=bounded, attributes=range(10), rounds=10)
+        return int(method(proposal, priced))
+
+    for power in range(4, 11):
+        least = Fraction(factor * 2**power, 10**12)
+        assert bits(least) == power
+        assert bits(least, own=5) == min(5, power)
+        if power > 4:
+            assert bits(least * (1 - Fraction(1, 10**9))) == power - 1
+    assert bits(Fraction(1)) == bits(Fraction(10**6)) == 10
+    assert bits(Fraction(1, 10**30), strategy=Strategy.WHOLE) == 0
+    # an amount above 1 buys no more bits
+    assert bits(Fraction(1), rows=5 * 10**12 // (factor * 2**4)) == bits(
+        Fraction(100), rows=5 * 10**12 // (factor * 2**4)
+    )
+    for amount, rows in ((Fraction(factor * 2**4, 10**12) * (1 - Fraction(1, 10**9)), 5), (Fraction(100), 10**12)):
+        with pytest.raises(Unsupported) as refusal:
+            bits(amount, rows=rows)
+        assert refusal.value.code == "too-much-noise"
+
+
+def test_the_deadline_of_a_series_is_its_limit_from_now_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthesis_series, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    for limit, deadline in ((None, None), (7.5, 107.5)):
+        call = SimpleNamespace(time_limit=lambda seconds, limit=limit: limit if seconds == 9 else "wrong")
+        tab_series: Any = SimpleNamespace(tab="tab", call=call, context=SimpleNamespace(seconds=9))
+        runner = SynthesisStepRunner(tab_series, "q", None)  # type: ignore[arg-type]
+        assert (runner._deadline, runner.paid, runner.tab) == (deadline, [], "tab")

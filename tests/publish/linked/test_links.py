@@ -163,6 +163,9 @@ def test_models_of_linked_tables_are_those_of_their_links() -> None:
         with pytest.raises(InvalidParameter):
             SyntheticTables(tuple(links), dict.fromkeys(names), None, None)  # type: ignore[arg-type]
     assert LinkedState((link("p", "q"),), models).step_counts == {"p": 0, "q": 0}
+    for last in (True, False):
+        states: Any = {name: SimpleNamespace(has_model=(name == "r") is last) for name in "pqr"}
+        assert LinkedState((link("p", "q"), link("q", "r")), states).has_model is last
 
 
 def test_noise_per_child_is_that_of_parents_times_their_mean_number_of_children() -> None:
