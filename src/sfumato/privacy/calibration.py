@@ -87,8 +87,8 @@ def log_delta_excess(curve: Curve, guarantee: Guarantee) -> float:
 
 
 def log_excess(value: float | Fraction, allowed: Fraction) -> float:
-    """Return ln(value / most); the sign is exact, however far apart they are. A float is read as the larger of what it is
-    and of what its shortest decimal says: 1e-6 is a little less than 10⁻⁶, which it may stand for.
+    """Return ln(value / most); the sign is exact, however far apart they are. A float is read as the larger of what it
+    is and of what its shortest decimal says: 1e-6 is a little less than 10⁻⁶, which it may stand for.
     """
     if value <= 0:
         return -math.inf
