@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,8 @@ from sfumato.publish.linked.state import LinkedState
 from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.publish.sampling import SampledRows
+from sfumato.publish.synthesis.budget import Concentrated, price_in_currency
+from sfumato.release.prices import Price
 
 
 def link(parent: str, child: str, **changes: Any) -> TableLink:
@@ -358,3 +361,36 @@ def test_children_with_an_order_are_sorted_by_it(face: Any, whole_rows: bool, mo
     calls.clear()
     drawing.ModelPair(link("p", "q", max_children=2), parent, child).draw_children(parents)
     assert not calls
+
+
+def test_columns_of_tables_above_are_found_in_a_models_nearest_first() -> None:
+    links = (link("p", "q"), link("q", "r", order="d", ends=True))
+    columns = {"p": ["a", "b", "number of q"], "q": ["c"], "r": ["q.b", "p.a", "c", "number of r"]}
+    models: Any = {name: SimpleNamespace(columns=own) for name, own in columns.items()}
+    tables = SyntheticTables(links, models, None, None)  # type: ignore[arg-type]
+    near, far = tables._ancestors("r", {"p": "people", "q": "stays", "r": "tests"})
+    assert (near.table, near.columns) == ("stays", {"b": "q.b", "number of r": "number of r"})
+    assert (far.table, far.columns) == ("people", {"a": "p.a"})
+    assert tables._ancestors("p", {"p": "people"}) == ()
+    owned = {name: tables._columns_of_table(name) for name in "pqr"}
+    assert owned == {
+        "p": ("a", "b", "number of q"),
+        "q": ("c", "d", "number of r"),
+        "r": ("c", "d", "position among r"),
+    }
+
+
+def test_amounts_are_within_a_price_exactly_or_by_the_curve_of_their_rho() -> None:
+    def is_within(amount: Fraction, price: Price) -> bool:
+        tables: Any = SimpleNamespace(price=price, receipt=SimpleNamespace(neighbours="add-remove"))
+        return SyntheticTables._is_within_price(tables, amount)
+
+    tiny = Fraction(1, 10**30)
+    for price in (Price(2), Price(rho=2)):
+        assert is_within(Fraction(2), price)
+        assert not is_within(2 + tiny, price)
+    both = Price(2, "1e-6")
+    currency = price_in_currency(both)
+    assert isinstance(currency, Concentrated)
+    assert is_within(currency.rho, both)
+    assert not is_within(currency.rho * Fraction(101, 100), both)
