@@ -191,7 +191,7 @@ def test_effects_are_how_far_a_range_moves_with_the_noise_of_each_measure() -> N
     assert shares._effects_of_totals(infinite, totals, noise) == (0.0, 0.0)
 
 
-def test_a_price_is_split_over_all_parts_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_price_is_split_over_all_parts_in_their_order() -> None:
     totals = noisy_totals([member(0, 1), member(1, 1)], [3, 5], discovers=True)
     other: Any = SimpleNamespace(shares=2, share_index=lambda index: index)
     family: Any = SimpleNamespace(order=2, norm=lambda sensitivity: Fraction(sensitivity))
