@@ -201,3 +201,16 @@ def test_of_two_quantiles_in_the_middle_the_nearer_to_half_of_the_part_is_chosen
         assert (nodes[0].probability, nodes[0].below, nodes[0].above, nodes[0].level) == (first, 0, 1, 0)
     upper = Quantiles([F("0.5"), F("0.7"), F("0.95")], 1, (0, 9))._nodes
     assert [(node.probability, node.level) for node in upper] == [(F("0.7"), 0), (F("0.5"), 1), (F("0.95"), 1)]
+
+
+def test_targets_are_moved_by_one_row_more_than_a_choice_may_err() -> None:
+    """Of q from 10 numbers at ε = 1: (ln 10 + ln 2k/β)/rate rows. That of the least value is already a row inside."""
+    assert Quantiles([F(1, 2)], 1, (0, 9)).safety_offset_rows("0.95") == 1 + math.ceil(math.log(400)) == 7
+    assert Quantiles([F(1, 2)], 1, (0, 9)).safety_offset_rows("0.95", 5) == 1 + math.ceil(math.log(2000)) == 9
+    assert Quantiles.minimum(1, (0, 9)).offset == 1 + math.floor(2 * math.log(400)) == 12
+    assert Quantiles.maximum(1, (0, 9)).offset == -12
+    two = Quantiles([F(1, 2), F(3, 4)], 1, (0, 9), rows_per_unit=3)
+    # two levels of ε/2 each, units of three rows
+    assert two.safety_offset_rows("0.95") == 1 + math.ceil(math.log(800) * 2 * 3) == 42
+    assert [end.offset for end in two.ends(1)] == [-42, 42]
+    assert {end.epsilon for end in two.ends("0.5")} == {F(1, 2)}
