@@ -191,7 +191,7 @@ def test_effects_are_how_far_a_range_moves_with_the_noise_of_each_measure() -> N
     assert shares._effects_of_totals(infinite, totals, noise) == (0.0, 0.0)
 
 
-def test_a_price_is_split_over_all_parts_in_their_order() -> None:
+def test_a_price_is_split_over_all_parts_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     totals = noisy_totals([member(0, 1), member(1, 1)], [3, 5], discovers=True)
     other: Any = SimpleNamespace(shares=2, share_index=lambda index: index)
     family: Any = SimpleNamespace(order=2, norm=lambda sensitivity: Fraction(sensitivity))
@@ -205,4 +205,10 @@ def test_a_price_is_split_over_all_parts_in_their_order() -> None:
     assert found.shares == (expected[:3], expected[3:])
     assert found.error_ratios == tuple(error_ratio(sizes, each, expected, 2) for each in results)
     assert found.even_error_ratios == pytest.approx([5**0.5] * 2)
+    # of both totals: the first moves by 7 steps of 3, the second by 7 steps of 5
+    monkeypatch.setattr(shares, "_wanted_result", lambda effects, weight, _: WantedResult(effects, weight))
+    known = noisy_totals([member(0, 1), member(1, 1)], [3, 5])
+    asked_for_both: Any = SimpleNamespace(requests=[{0: 1.0, 1: 2.0}], weights=[Fraction(1)])
+    found = shares.split_price([known], asked_for_both, family)
+    assert found.shares == (split_for_least_error([21.0, 35.0], [WantedResult({0: 1.0, 1: 2.0})], 2),)
     assert shares._shares_by_part([half, half, even], [2, 0, 1]) == ((half, half), (), (even,))
