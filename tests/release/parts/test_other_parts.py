@@ -14,8 +14,13 @@ from sfumato.mechanisms import FrequentValues, Gaussian, Laplace
 from sfumato.plan.limits import Strategy
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.release.parts import other_parts
-from sfumato.release.parts.other_parts import DistinctValuesPart, FrequentValuesPart
-from sfumato.release.parts.question_parts import EXTREME_TOTALS, NoiseStrength, rounded_down_to_13_digits
+from sfumato.release.parts.other_parts import DistinctValuesPart, FrequentValuesPart, QuantilesPart
+from sfumato.release.parts.question_parts import (
+    EXTREME_TOTALS,
+    NoiseStrength,
+    NoisyTotals,
+    rounded_down_to_13_digits,
+)
 from sfumato.release.parts.scales import NoisyScale
 from sfumato.release.prices import Price
 
@@ -65,6 +70,19 @@ def sampled(rows_per_group: int = 5, total: int = 40, strategy: Strategy = Strat
     return SimpleNamespace(
         strategy=strategy, limits=limits, measures=[SimpleNamespace(sensitivity=Sensitivity(1, moved))]
     )
+
+
+def test_numbers_of_a_hypothetical_group_are_those_expected_of_so_many_rows() -> None:
+    """Three for each quantile, as it may have an interval; a sample has its share of the rows."""
+    quantiles: Any = (SimpleNamespace(probability=F(1, 2)), SimpleNamespace(probability=F(1)))
+    assert QuantilesPart(sampled(), quantiles).numbers_per_group == 6
+    members = [
+        SimpleNamespace(unit_value=F(1, 2), expected_contributions=(F(3), F(1, 4))),
+        SimpleNamespace(unit_value=F(4), expected_contributions=(F(1),)),
+    ]
+    for sample, numbers in ((None, (60, 5, 2)), (F(1, 5), (12, 1, 0))):
+        bounded: Any = SimpleNamespace(sample=sample, members=members)
+        assert NoisyTotals(bounded).numbers_of_hypothetical_group(10) == numbers
 
 
 def test_values_are_matched_where_that_counts_an_eighth_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
