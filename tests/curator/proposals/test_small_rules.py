@@ -16,6 +16,7 @@ import sfumato as sf
 from release.answers.test_stacked_answers import RECEIPT
 from sfumato.curator.proposals import (
     linked_table_selects,
+    linked_tables,
     mwem,
     online,
     private_bounds,
@@ -29,6 +30,7 @@ from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
 from sfumato.curator.proposals.online import OnlineSession
 from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.survival import TimePeriods
+from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
 from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner
 from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.errors import InvalidParameter, Unsupported
@@ -356,3 +358,60 @@ def test_the_deadline_of_a_series_is_its_limit_from_now_on(monkeypatch: pytest.M
         tab_series: Any = SimpleNamespace(tab="tab", call=call, context=SimpleNamespace(seconds=9))
         runner = SynthesisStepRunner(tab_series, "q", None)  # type: ignore[arg-type]
         assert (runner._deadline, runner.paid, runner.tab) == (deadline, [], "tab")
+
+
+def test_columns_of_linked_tables_are_a_list_of_names() -> None:
+    tables: Any = SimpleNamespace(
+        tables=[SimpleNamespace(name="people"), SimpleNamespace(name="stays")],
+        non_key_columns=lambda table: {"people": ["Sex"], "stays": ["ward"]}[table.name],
+        _unknown_column=lambda name, _: Unsupported("unknown-column", name, fix="name another"),
+    )
+    check = linked_table_selects.LinkedTables.require_known_columns
+    for known in (None, ["people.sex"], ("STAYS.ward", "people.Sex")):
+        check(tables, known)
+    for wrong in ("people.sex", [], (), 7, [7], {"people.sex": 1}):
+        with pytest.raises(InvalidParameter) as refusal:
+            check(tables, wrong)
+        assert refusal.value.parameter == "columns"
+    with pytest.raises(Unsupported) as unknown:
+        check(tables, ["people.sex", "ward"])
+    assert unknown.value.code == "unknown-column"
+
+
+def test_each_linked_table_is_synthesized_with_its_limit_and_half_of_the_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of one row is that of the table itself, so that it is not asked for."""
+    asked: list[Any] = []
+    own = {name: SimpleNamespace(name=name, max_rows=rows) for name, rows in (("a", 1), ("b", 3), ("c", None))}
+    options = linked_tables.LinkedTablesOptions(tuple(own), ways=2, order="day", ends=True, memory=4096 * 30)
+    stubs: dict[str, Any] = {
+        "with_fine_cells": lambda table: ("fine", table.name),
+        "replace": lambda policy, tables: (policy.name, tables),
+        "link_tables": lambda policy, names: (
+            asked.append((policy, names)) or SimpleNamespace(tables=list(own.values()))
+        ),
+        "max_bought_cells": lambda table: {table.name: 7},
+        "build_links": lambda _, spec: asked.append(spec) or ("link",),
+        "_column_count": lambda _, table: {"a": 1, "b": 2, "c": 3}[table],
+        "_marginal_width": lambda ways, columns: min(ways, columns),
+        "fitted_rows_select": lambda *arguments: f"SELECT {arguments[-1].name}",
+        "SelectedCells": lambda *arguments: arguments,
+        "column_origins": lambda _, table, bought: (table, bought[table]),
+        "propose_synthesis": lambda *arguments: arguments[2:],
+        "link_to_parent": lambda _, table: f"above {table}",
+        "_with_declared_rules": lambda part, table, link: (part, table.name, link),
+        "LinkedTablesProposal": lambda *arguments: arguments[1:],
+    }
+    for name, stub in stubs.items():
+        monkeypatch.setattr(linked_tables, name, stub)
+    context: Any = SimpleNamespace(policy=SimpleNamespace(name="policy", tables=own))
+    links, parts = linked_tables.propose_linked_tables(context, None, options)  # type: ignore[arg-type, misc]
+    fine = {name: ("fine", name) for name in own}
+    bought = {name: {name: 7} for name in own}
+    assert asked == [
+        (("policy", fine), ("a", "b", "c")),
+        linked_table_selects.LinkOptions(None, None, "day", True, 15, bought),
+    ]
+    assert links == ("link",)
+    for name, ways, rows in (("a", 1, None), ("b", 2, 3), ("c", 2, None)):
+        request = SynthesisOptions(f"SELECT {name}", ways=ways, rows=rows, memory=4096 * 30)
+        assert parts[name] == ((request, (fine, (name, {name: 7}))), name, f"above {name}")
