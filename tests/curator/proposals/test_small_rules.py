@@ -36,6 +36,7 @@ from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.dense_readings import MAX_CELLS
+from sfumato.publish.marginals.attributes import ListedCell, RangeCell
 from sfumato.release.comparisons import ThresholdAnswer
 from sfumato.release.prices import Price
 
@@ -415,3 +416,42 @@ def test_each_linked_table_is_synthesized_with_its_limit_and_half_of_the_cells(m
     for name, ways, rows in (("a", 1, None), ("b", 2, 3), ("c", 2, None)):
         request = SynthesisOptions(f"SELECT {name}", ways=ways, rows=rows, memory=4096 * 30)
         assert parts[name] == ((request, (fine, (name, {name: 7}))), name, f"above {name}")
+
+
+def test_the_first_step_of_a_model_is_run_dry_before_anything_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RanDry(Exception):
+        pass
+
+    def dry_run(step: object) -> None:
+        raise RanDry(step)
+
+    monkeypatch.setattr(mwem.releasing, "dry_run", dry_run)
+    monkeypatch.setattr(mwem, "RequestedSeries", lambda *_: SimpleNamespace(find_stored=lambda: None))
+    steps = SimpleNamespace(row_count_step="the number of rows")
+    proposal: Any = SimpleNamespace(_context=None, question="q", plan_key="p", _steps_for_price=lambda _: steps)
+    with pytest.raises(RanDry, match="the number of rows"):
+        mwem.MwemProposal.release(proposal, 1)
+
+
+def test_cells_are_wholly_below_others_where_no_value_is_in_both() -> None:
+    """A range that does not hold its greatest value is below one that begins there."""
+    is_below = linked_tables._is_wholly_below
+    for cell, other, below in (
+        (ListedCell(3), ListedCell(4), True),
+        (ListedCell(4), ListedCell(4), False),
+        (RangeCell(0, 4, False), RangeCell(4, 9), True),
+        (RangeCell(0, 4, True), RangeCell(4, 9), False),
+        (RangeCell(0, 5, False), RangeCell(4, 9), False),
+        (RangeCell(0, 4, False), ListedCell(4), True),
+        (ListedCell(4), RangeCell(4, 9), False),
+        (ListedCell(3), RangeCell(4, 9), True),
+    ):
+        assert is_below(cell, other) is below
+
+
+def test_without_a_target_no_column_is_named() -> None:
+    for target, name in ((None, None), (1, "b")):
+        proposal: Any = SimpleNamespace(
+            target=target, attributes=[SimpleNamespace(name="a"), SimpleNamespace(name="b")]
+        )
+        assert synthesis.SynthesisProposal.target_name.fget(proposal) == name  # type: ignore[attr-defined]
