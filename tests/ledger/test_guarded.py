@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure
 from sfumato.errors import LedgerUnavailable, WeakLedger
+from sfumato.ledger.accounts.pending_queries import PendingQuery
 from sfumato.ledger.stores.sqlite import SQLiteStore
 
 
@@ -177,3 +179,10 @@ def test_a_data_version_is_written_under_a_key_and_an_empty_one_is_not(ledger: s
     )
     assert guarded.hash_data_version("v1") != guarded.hash_data_version("v2")
     assert "v1" not in guarded.hash_data_version("v1")
+
+
+def test_a_query_is_charged_once_its_line_may_be_stored() -> None:
+    for charge, on_disk, charged in ((None, True, False), ("row", False, False), ("row", True, True)):
+        guarded = SimpleNamespace(may_be_on_disk=lambda row, on_disk=on_disk: row == "row" and on_disk)
+        query: Any = SimpleNamespace(_charge=charge, _guarded=guarded)
+        assert PendingQuery.is_charged(query) is charged

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -543,10 +541,3 @@ def test_a_question_that_stopped_is_recorded_at_once_and_one_that_paid_nothing_i
     question.stop()
     assert [line.about for line in ledger if line.kind == "stopped"] == [question.line.number]
     assert not ledger._guarded.unrecorded_stops
-
-
-def test_a_query_is_charged_once_its_line_may_be_stored() -> None:
-    for charge, on_disk, charged in ((None, True, False), ("row", False, False), ("row", True, True)):
-        guarded = SimpleNamespace(may_be_on_disk=lambda row, on_disk=on_disk: row == "row" and on_disk)
-        query: Any = SimpleNamespace(_charge=charge, _guarded=guarded)
-        assert pending_queries.PendingQuery.is_charged(query) is charged
