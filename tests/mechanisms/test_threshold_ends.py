@@ -214,3 +214,15 @@ def test_targets_are_moved_by_one_row_more_than_a_choice_may_err() -> None:
     assert two.safety_offset_rows("0.95") == 1 + math.ceil(math.log(800) * 2 * 3) == 42
     assert [end.offset for end in two.ends(1)] == [-42, 42]
     assert {end.epsilon for end in two.ends("0.5")} == {F(1, 2)}
+
+
+def test_refusals_of_values_tell_tables_from_lists() -> None:
+    rule = Quantiles([F(1, 2)], 1, (0, 9))
+    flat = {str(assert_refused(lambda c=counts: rule.choose_histogram([3], c)).value) for counts in ([1, 2], [-1])}
+    table = str(assert_refused(lambda: rule.choose_histogram([[3]], [[1]])).value)
+    mixed = str(assert_refused(lambda: rule.choose_histogram([[3]], [1])).value)
+    assert len(flat) == 1
+    assert not {table, mixed} & flat
+    assert str(assert_refused(lambda: rule.choose([[3]])).value) != str(
+        assert_refused(lambda: rule.choose([4, 3])).value
+    )

@@ -63,6 +63,12 @@ def test_frequent_values_share_the_epsilon_of_their_part(monkeypatch: pytest.Mon
     with pytest.raises(Unsupported) as refusal:
         FrequentValuesPart(bounded, requests, tuple("abc"))
     assert refusal.value.code == "too-few-values"
+    without: Any = (SimpleNamespace(k=1, value="v", place=0),)
+    with pytest.raises(Unsupported) as undeclared:
+        FrequentValuesPart(bounded, without, ())
+    assert undeclared.value.code == "too-few-values"
+    assert undeclared.value.fix != refusal.value.fix
+    assert FrequentValuesPart(bounded, without, ("a",)).numbers_per_group == 1
 
 
 def sampled(rows_per_group: int = 5, total: int = 40, strategy: Strategy = Strategy.SAMPLE, moved: int = 12) -> Any:
