@@ -316,9 +316,9 @@ def test_linked_tables_are_paid_by_one_account() -> None:
     ("method", "factor"),
     [
         # 5 rows, times 400 and 16 for each of ten columns
-        (synthesis.SynthesisProposal._weight_bits, 5 * 560),
+        (synthesis.SynthesisProposal, 5 * 560),
         # 5 rows, times 20 and 8 for each of ten rounds
-        (mwem.MwemProposal._weight_bits, 5 * 100),
+        (mwem.MwemProposal, 5 * 100),
     ],
 )
 def test_weights_have_as_many_bits_as_their_noise_can_be_drawn_with(method: Any, factor: int) -> None:
@@ -326,13 +326,13 @@ def test_weights_have_as_many_bits_as_their_noise_can_be_drawn_with(method: Any,
 
     def bits(amount: Any, own: int = 20, rows: int = 5, strategy: Any = Strategy.SAMPLE) -> int:
         def bounded(asked: int) -> Any:
-            total = SimpleNamespace(total=Fraction(rows))
+            total = SimpleNamespace(total=Fraction(rows) * (10 if asked else 1))  # in steps, of which rows have more
             measure = SimpleNamespace(bits=min(own, asked), add_remove_sensitivity=total)
             return SimpleNamespace(strategy=strategy, measures=[measure])
 
-        priced: Any = Price(amount) if method is mwem.MwemProposal._weight_bits else SimpleNamespace(total=amount)
+        priced: Any = Price(amount) if method is mwem.MwemProposal else SimpleNamespace(total=amount)
         proposal: Any = SimpleNamespace(_bounded_plan=bounded, attributes=range(10), rounds=10)
-        return int(method(proposal, priced))
+        return int(method._weight_bits(proposal, priced))
 
     for power in range(4, 11):
         least = Fraction(factor * 2**power, 10**12)
