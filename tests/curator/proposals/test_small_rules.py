@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from fractions import Fraction
 from pathlib import Path
@@ -455,3 +456,50 @@ def test_without_a_target_no_column_is_named() -> None:
             target=target, attributes=[SimpleNamespace(name="a"), SimpleNamespace(name="b")]
         )
         assert synthesis.SynthesisProposal.target_name.fget(proposal) == name  # type: ignore[attr-defined]
+
+
+def test_the_threshold_of_an_update_is_twice_what_every_round_may_err() -> None:
+    """With 95 % for all rounds, each of which selects and measures; and no less than four times η·n̂."""
+    asked: list[Any] = []
+    selection = SimpleNamespace(error=lambda candidates, confidence: asked.append((candidates, confidence)) or 3.5)
+    noise = SimpleNamespace(error=lambda confidence: asked.append(confidence) or Fraction(13, 3))
+    steps: Any = SimpleNamespace(selection=selection, noise=noise)
+    proposal: Any = SimpleNamespace(rounds=9, cells=8)
+    threshold = mwem.MwemProposal._update_threshold
+    assert threshold(proposal, steps, 5, 0) == 9
+    assert asked == [(5, Fraction(359, 360)), Fraction(359, 360)]
+    steepest = 4 * math.sqrt(math.log(8) / 9)
+    assert threshold(proposal, steps, 5, 1000) == math.ceil(steepest * 1000)
+    noise.error = selection.error = lambda *_: 0.0
+    assert threshold(proposal, steps, 5, -7) == threshold(proposal, steps, 5, 1) == math.ceil(steepest)
+
+
+def test_models_are_paid_by_one_account_and_counted_in_at_most_ten_million_cells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refused(Exception):
+        pass
+
+    def refuse(_: str) -> None:
+        raise Refused
+
+    context: Any = SimpleNamespace(require_one_account=refuse)
+    with pytest.raises(Refused):
+        mwem.propose_mwem(context, None, "t", None, 2, 3)  # type: ignore[arg-type]
+    asked: list[Any] = []
+    monkeypatch.setattr(synthesis, "bound_by_unit_weights", lambda *arguments: asked.append(arguments) or "bounded")
+    monkeypatch.setattr(synthesis, "for_neighbours", lambda *arguments: arguments)
+    policy = SimpleNamespace(neighbours="replace")
+    coded = SimpleNamespace(query=SimpleNamespace(plan="plan"), limits="limits")
+    for sizes, cells in (((3, 4), 12), ((10**4, 10**3), 10**7), ((10**4, 1001), 10**7)):
+        attributes = [SimpleNamespace(size=size) for size in sizes]
+        proposal: Any = SimpleNamespace(attributes=attributes, _coded=coded, _context=SimpleNamespace(policy=policy))
+        assert synthesis.SynthesisProposal._bounded_plan(proposal, 5) == ("bounded", "replace")
+        assert asked.pop() == ("plan", "limits", cells, 5)
+
+
+def test_linked_tables_are_two_names_or_more() -> None:
+    for names in ("ab", [], ["a"], ["a", "a"], ["a", "b", "a"]):
+        with pytest.raises(InvalidParameter) as refusal:
+            linked_table_selects.link_tables(None, names)  # type: ignore[arg-type]
+        assert refusal.value.parameter == "tables"
