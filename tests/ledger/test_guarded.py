@@ -207,3 +207,5 @@ def test_an_approved_share_covers_what_it_names_and_no_amount_without_a_bound() 
     for changes in ({"requester": "ben"}, {"policy": "q"}, {"kind": "sum"}, {"tables": ("t", "v")}, {"tables": None}):
         assert not covers(Fraction(0), **changes)
     assert not covers(Fraction(0), now=1)
+    record.subject = GrantedShare("ana", Fraction(1), "p", 1, 10**9)  # of all kinds, tables and measures
+    assert covers(Fraction(3, 4), kind="sum", tables=None)
