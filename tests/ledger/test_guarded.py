@@ -6,7 +6,9 @@ import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,9 @@ import pytest
 import sfumato as sf
 from ledger.small_accounts import account, pure
 from sfumato.errors import LedgerUnavailable, WeakLedger
+from sfumato.ledger.accounts.approvals import ApprovalCondition
+from sfumato.ledger.accounts.pending_queries import PendingQuery
+from sfumato.ledger.approval_requests import GrantedShare, RequestState
 from sfumato.ledger.stores.sqlite import SQLiteStore
 
 
@@ -177,3 +182,30 @@ def test_a_data_version_is_written_under_a_key_and_an_empty_one_is_not(ledger: s
     )
     assert guarded.hash_data_version("v1") != guarded.hash_data_version("v2")
     assert "v1" not in guarded.hash_data_version("v1")
+
+
+def test_a_query_is_charged_once_its_line_may_be_stored() -> None:
+    for charge, on_disk, charged in ((None, True, False), ("row", False, False), ("row", True, True)):
+        guarded = SimpleNamespace(may_be_on_disk=lambda row, on_disk=on_disk: row == "row" and on_disk)
+        query: Any = SimpleNamespace(_charge=charge, _guarded=guarded)
+        assert PendingQuery.is_charged(query) is charged
+
+
+def test_an_approved_share_covers_what_it_names_and_no_amount_without_a_bound() -> None:
+    share = GrantedShare("ana", Fraction(1), "p", 1, 10**9, kinds=("count",), tables=("t", "u"))
+    record: Any = SimpleNamespace(subject=share, used=Fraction(1, 4), state=lambda now: states[now])
+    states = (RequestState.APPROVED, RequestState.EXPIRED)
+    asked = {"requester": "ana", "policy": "p", "kind": "count", "tables": ("t",), "measures": None}
+
+    def covers(epsilon: Any, now: int = 0, **changes: Any) -> bool:
+        return ApprovalCondition._covers_charge(SimpleNamespace(**(asked | changes)), record, epsilon, now)  # type: ignore[arg-type]
+
+    assert covers(Fraction(3, 4))
+    assert covers(Fraction(3, 4), measures=("n",), tables=("u", "t"))
+    assert not covers(Fraction(3, 4) + Fraction(1, 10**30))
+    assert covers(None) is False
+    for changes in ({"requester": "ben"}, {"policy": "q"}, {"kind": "sum"}, {"tables": ("t", "v")}, {"tables": None}):
+        assert not covers(Fraction(0), **changes)
+    assert not covers(Fraction(0), now=1)
+    record.subject = GrantedShare("ana", Fraction(1), "p", 1, 10**9)  # of all kinds, tables and measures
+    assert covers(Fraction(3, 4), kind="sum", tables=None)

@@ -133,3 +133,31 @@ def test_a_sample_costs_what_amplification_says() -> None:
     """ε′ = ln(1 + q(e^ε − 1)) of one Laplace noise (Li, Qardaji & Su 2012)."""
     charge = SampledCharge([Charged(sf.Laplace(1), 1)], Fraction(1, 4))
     assert charge.curve.epsilon(0) == pytest.approx(math.log(1 + 0.25 * (math.e - 1)), rel=1e-6)
+
+
+def test_a_charge_pays_for_each_of_its_runs() -> None:
+    laplace, choice = sf.Laplace(10), sf.Exponential(1, 1)
+    for times in (1, 2, 3):
+        assert Charged(laplace, 1, times).curve.max_divergence == Fraction(times, 10)
+        assert Charged(choice, None, times).curve == sf.compose([(choice.curve(), times)])
+    assert Charged(choice).sensitivity is None
+    assert Charged(sf.AboveThreshold(1, 5)).curve.max_divergence == 1
+    for mechanism in ("laplace", 3, None):
+        for sensitivity in (1, None):
+            with pytest.raises(InvalidParameter) as refusal:
+                Charged(mechanism, sensitivity)  # type: ignore[arg-type]
+            assert refusal.value.parameter == "mechanism"
+    for mixed, sensitivity in ((laplace, None), (choice, 1)):
+        with pytest.raises(InvalidParameter) as refusal:
+            Charged(mixed, sensitivity)
+        assert refusal.value.parameter == "sensitivity"
+        assert ("leave" in refusal.value.fix) is (sensitivity is not None)
+    with pytest.raises(InvalidParameter) as refusal:
+        SampledCharge([Charged(choice)], "0.5")
+    assert refusal.value.parameter == "charges"
+    replaced = sf.Sensitivity(2, neighbours="replace")
+    sampled = SampledCharge([Charged(laplace, replaced), Charged(sf.Laplace(5), replaced)], "0.5").curve
+    whole = sf.compose([laplace.curve(replaced), sf.Laplace(5).curve(replaced)])
+    assert sampled == whole.subsampled("0.5", bounds_presence=True)
+    assert compose_parts(()).max_divergence == 0
+    assert compose_parts([sf.Curve.pure(1), Charged(laplace, 1)]).max_divergence == Fraction(11, 10)

@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from refusals import assert_refused
 from sfumato.mechanisms import key_thresholds, laplace, noise_sums
-from sfumato.mechanisms.quantiles import LegacyQuantiles
+from sfumato.mechanisms.quantiles import LegacyQuantiles, Quantiles
 
 F = Fraction
 MP = mpmath.MPContext()
@@ -175,3 +175,54 @@ def test_an_old_charge_of_one_quantile_is_one_bounded_range() -> None:
         cost = F(8, 5) if neighbours == "replace" else F(1)
         shares = [2 / (1 + cost), 2 * cost / (1 + cost)]
         assert two.curve() == sf.compose(sf.Curve.pure(share, neighbours) for share in shares)
+
+
+def test_a_level_of_an_old_charge_costs_what_its_worst_quantile_does() -> None:
+    """Under replace the second level of ¼ | ½ | 9/10 has shares of a half and of 4/5: it costs 8/5 of the first."""
+    old = LegacyQuantiles([F(1, 4), F(1, 2), F(9, 10)], 2, (0, 9), 1, "replace")
+    assert [old._relative_level_cost(level) for level in range(old.levels)] == [1, F(8, 5)]
+    first, second = F(2) * F(5, 13), F(2) * F(8, 13)
+    assert old.curve() == sf.compose([sf.Curve.pure(first, "replace"), sf.Curve.pure(second, "replace")])
+    low = LegacyQuantiles([F(1, 10), F(1, 2), F(3, 4)], 2, (0, 9), 1, "replace")
+    assert low._relative_level_cost(1) == F(8, 5)
+    added = LegacyQuantiles([F(1, 4), F(1, 2), F(9, 10)], 2, (0, 9), 1)
+    assert added.curve() == sf.compose([(sf.Curve.pure(1), 2)])
+
+
+def test_of_two_quantiles_in_the_middle_the_nearer_to_half_of_the_part_is_chosen_first() -> None:
+    for probabilities, first in (
+        ([F("0.45"), F("0.9")], F("0.45")),
+        ([F("0.1"), F("0.55")], F("0.55")),
+        ([F("0.1"), F("0.3"), F("0.6"), F("0.9")], F("0.6")),
+        ([F("0.1"), F("0.45"), F("0.6"), F("0.9")], F("0.45")),
+        ([F("0.4"), F("0.6")], F("0.4")),
+    ):
+        nodes = Quantiles(probabilities, 1, (0, 9))._nodes
+        assert (nodes[0].probability, nodes[0].below, nodes[0].above, nodes[0].level) == (first, 0, 1, 0)
+    upper = Quantiles([F("0.5"), F("0.7"), F("0.95")], 1, (0, 9))._nodes
+    assert [(node.probability, node.level) for node in upper] == [(F("0.7"), 0), (F("0.5"), 1), (F("0.95"), 1)]
+
+
+def test_targets_are_moved_by_one_row_more_than_a_choice_may_err() -> None:
+    """Of q from 10 numbers at ε = 1: (ln 10 + ln 2k/β)/rate rows. That of the least value is already a row inside."""
+    assert Quantiles([F(1, 2)], 1, (0, 9)).safety_offset_rows("0.95") == 1 + math.ceil(math.log(400)) == 7
+    assert Quantiles([F(1, 2)], 1, (0, 9)).safety_offset_rows("0.95", 5) == 1 + math.ceil(math.log(2000)) == 9
+    assert Quantiles.minimum(1, (0, 9)).offset == 1 + math.floor(2 * math.log(400)) == 12
+    assert Quantiles.maximum(1, (0, 9)).offset == -12
+    two = Quantiles([F(1, 2), F(3, 4)], 1, (0, 9), rows_per_unit=3)
+    # two levels of ε/2 each, units of three rows
+    assert two.safety_offset_rows("0.95") == 1 + math.ceil(math.log(800) * 2 * 3) == 42
+    assert [end.offset for end in two.ends(1)] == [-42, 42]
+    assert {end.epsilon for end in two.ends("0.5")} == {F(1, 2)}
+
+
+def test_refusals_of_values_tell_tables_from_lists() -> None:
+    rule = Quantiles([F(1, 2)], 1, (0, 9))
+    flat = {str(assert_refused(lambda c=counts: rule.choose_histogram([3], c)).value) for counts in ([1, 2], [-1])}
+    table = str(assert_refused(lambda: rule.choose_histogram([[3]], [[1]])).value)
+    mixed = str(assert_refused(lambda: rule.choose_histogram([[3]], [1])).value)
+    assert len(flat) == 1
+    assert not {table, mixed} & flat
+    assert str(assert_refused(lambda: rule.choose([[3]])).value) != str(
+        assert_refused(lambda: rule.choose([4, 3])).value
+    )

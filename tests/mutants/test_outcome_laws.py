@@ -130,6 +130,22 @@ MUTANTS = (
         "deltas",
         ("privacy/test_moment_functions.py::test_the_textbook_refuses_what_it_does_not_compute",),
     ),
+    Mutant(
+        "a δ of optimal composition of many releases is rounded up less than its logarithms are rounded",
+        Kind.DELTA,
+        "privacy.theorems:optimal",
+        "delta * round_up",
+        "delta * (1 - 2.0**-49 * log_all)",
+        ("privacy/test_theorems.py::test_optimal_composition_of_many_releases_is_rounded_up",),
+    ),
+    Mutant(
+        "a δ that a float states is compared as the binary number below it",
+        Kind.DELTA,
+        "privacy.calibration:log_excess",
+        "max(Fraction(value), Fraction(str(float(value))))",
+        "Fraction(value)",
+        ("privacy/test_calibration.py::test_no_guarantee_is_met_by_a_delta_that_only_its_float_is_below",),
+    ),
 )
 
 test_the_tests_notice = suite(MUTANTS)

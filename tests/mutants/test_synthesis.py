@@ -243,8 +243,8 @@ MUTANTS = (
         "a forecast leaves out the sets within those of the workload",
         Kind.AUDIT,
         "publish.synthesis.candidates:_column_subsets",
-        "if sets.shape[1] >= count",
-        "if sets.shape[1] == count",
+        "for sets in index_arrays",
+        "for sets in index_arrays if sets.shape[1] == count",
         ("publish/synthesis/test_candidates.py::test_sets_as_arrays_are_those_of_the_closure_in_its_order",),
     ),
     Mutant(

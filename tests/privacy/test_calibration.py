@@ -12,7 +12,8 @@ import pytest
 import sfumato as sf
 from privacy import exact
 from privacy.families import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from sfumato.privacy.calibration import least_parameter_by_shortfall, log_excess
+from sfumato.privacy.calibration import least_parameter_by_shortfall, log_excess, meets
+from sfumato.release.prices import Price
 
 
 @pytest.mark.parametrize(
@@ -117,3 +118,32 @@ def test_how_far_a_number_is_above_another_is_known_beyond_all_floats() -> None:
     assert log_excess(0.0, tiny) == -math.inf
     assert log_excess(math.inf, huge) == log_excess(math.nan, huge) == math.inf
     assert log_excess(Fraction(1, 3), Fraction(1, 3)) <= 0 < log_excess(Fraction(1, 3) + tiny, Fraction(1, 3))
+
+
+def test_an_excess_over_nothing_has_no_bound() -> None:
+    assert log_excess(0.5, Fraction(0)) == log_excess(math.inf, Fraction(1)) == math.inf
+    assert log_excess(0.0, Fraction(0)) == log_excess(Fraction(0), Fraction(1)) == -math.inf
+    assert log_excess(Fraction(1, 2), Fraction(1, 2)) == 0
+    assert log_excess(Fraction(1, 2) + Fraction(1, 10**30), Fraction(1, 2)) == 2.0**-60
+
+
+def test_a_curve_meets_a_guarantee_up_to_its_delta_and_no_further() -> None:
+    gaussian = sf.Curve.gdp(1)
+    delta = Fraction(gaussian.delta(1))
+    assert meets(gaussian, sf.Guarantee(1, delta))
+    assert not meets(gaussian, sf.Guarantee(1, delta * (1 - Fraction(1, 10**12))))
+    assert meets(sf.Curve.pure(1), sf.Guarantee(1))
+    assert not meets(sf.Curve.pure(1 + Fraction(1, 10**30)), sf.Guarantee(1))
+    assert meets(sf.Curve.approximate(1, "1e-6"), sf.Guarantee(1, "1e-6"))
+
+
+def test_no_guarantee_is_met_by_a_delta_that_only_its_float_is_below() -> None:
+    """The float 1e-6 is a little below 10⁻⁶, and 0.3 below 3/10: what they stand for is compared."""
+    for text in ("1e-6", "0.3", "0.1"):
+        number, tiny = Fraction(text), Fraction(1, 10**30)
+        curve, rho = sf.Curve.approximate(1, number), sf.Curve.concentrated(number)
+        assert meets(curve, sf.Guarantee(1, number))
+        assert not meets(curve, sf.Guarantee(1, number - tiny))
+        assert Price(rho=number * (1 + Fraction(1, 10**15))).is_satisfied_by(rho)
+        assert not Price(rho=number - tiny).is_satisfied_by(rho)
+        assert log_excess(float(text), number - tiny) > 0 >= log_excess(number, number)

@@ -12,7 +12,12 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from privacy.families import add_remove, deltas, distributions, lists_of_curves
 from refusals import assert_refused
-from sfumato.privacy import pairs
+from sfumato.privacy import curve as curves, pairs
+from sfumato.privacy.losses import ConcentratedLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianVectorLoss, maximal_shifts
+from sfumato.privacy.threshold_losses import GaussianKeyThresholdLoss
+
+F = Fraction
 
 MANY = settings(max_examples=8)
 
@@ -174,6 +179,52 @@ def test_relations_are_not_mixed() -> None:
     assert both.epsilon(0) == 3
     with pytest.raises(sf.NeighboursDiffer):
         reports.for_neighbours("add-remove")
+
+
+def test_tradeoff_is_searched_for_up_to_where_little_more_than_the_failure_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A part in 10¹² of the rest, or ε = 700."""
+    monkeypatch.setattr(curves, "best_false_negative_bound", lambda delta, top, alpha: (delta(0), top, alpha))
+    gaussian = sf.Curve.gdp(1)
+    with_failure = sf.compose([gaussian, sf.Curve.approximate(0, "0.5")])
+    for curve, floor in ((gaussian, F(1, 10**12)), (with_failure, F(1, 2) + F(1, 2 * 10**12))):
+        assert curve.tradeoff("0.25") == (curve.delta(0), curve.epsilon(floor), 0.25)
+        assert curve.epsilon(floor) > curve.epsilon(floor + F(1, 10**12))
+    assert sf.Curve.pure(800).tradeoff("0.25")[1] == 700  # type: ignore[index]
+
+
+def test_a_range_begins_at_what_a_composition_dominates_and_ends_at_what_dominates_it() -> None:
+    curve, large, small = sf.Curve.gdp(1), sf.Curve.gdp(1), sf.Curve.gdp("0.5")
+    object.__setattr__(curve, "_dominated_directions", small._composed_directions)
+    assert curve.epsilon_range("1e-6") == (small.epsilon_range("1e-6")[0], large.epsilon_range("1e-6")[1])
+    assert curve.delta_range("0.5") == (small.delta_range("0.5")[0], large.delta_range("0.5")[1])
+
+
+def test_groups_of_groups_are_as_many_units_and_no_release_leaks_nothing() -> None:
+    curve = sf.Curve.pure(1)
+    assert (curve.group_size, curve.group(2).group_size, curve.group(2).group(3).group_size) == (1, 2, 6)
+    assert sf.compose([curve.group(2), curve, curve.group(3)]).group_size == 3
+    assert sf.compose([(curve, 0)]).epsilon(0) == 0
+    assert sf.compose([]).group_size == 1
+    assert sf.compose([(curve.group(2), 1)]) is not curve
+    assert curves._max_divergence_or_infinity(sf.Curve.gdp(1).parts[0][0]) == math.inf
+    assert curves._max_divergence_or_infinity(curve.parts[0][0]) == 1
+
+
+def test_a_key_threshold_is_charged_for_its_variance_and_all_keys_that_move() -> None:
+    for neighbours, keys in (("add-remove", 3), ("replace", 6)):
+        curve = sf.Curve.gaussian_threshold("1.5", 3, 1, "1e-6", neighbours)
+        assert curve.parts == ((GaussianKeyThresholdLoss(F(9, 4), keys, F(1), F(1, 10**6)), 1),)
+
+
+def test_a_shift_with_too_many_candidates_is_known_by_its_length_or_by_rho() -> None:
+    """Fine noise on a long shift whose bounds exclude the full one: nearly continuous, or zCDP alone."""
+    change = sf.Sensitivity(1000, 3, 1200, squares=1500)
+    assert maximal_shifts(1000, 3, 1200, 1500) == ()
+    fine, coarse = (sf.Curve.discrete_gaussian(sigma, change).parts[0][0] for sigma in (100, "0.5"))
+    assert fine == DiscreteGaussianVectorLoss(F(10**4), 1000, 3, 1200, 1500)
+    assert coarse == ConcentratedLoss(F(1500) / (2 * F(1, 4)))
 
 
 def test_tradeoff_of_known_curves() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from decimal import ROUND_CEILING
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from fractions import Fraction
 
 import mpmath
@@ -72,6 +72,24 @@ def test_optimal_composition_is_what_compose_finds(epsilon: str, k: int) -> None
         assert high - low <= 1e-9
 
 
+@pytest.mark.parametrize(("epsilon", "k"), [("32.8", 700), ("3.3", 301), ("0.1", 10), ("299.9", 17)])
+def test_optimal_composition_of_many_releases_is_rounded_up(epsilon: str, k: int) -> None:
+    """In 60 digits: logarithms of 23,000 are rounded by more than a part in 2⁴⁰, which once made δ too small."""
+    found = theorems.optimal(epsilon, k)
+    with mpmath.workdps(60):
+        e = mpmath.mpf(epsilon)
+        weights = [math.comb(k, lies) * mpmath.exp(-lies * e) / (1 + mpmath.exp(-e)) ** k for lies in range(9)]
+        for i in range(1, min(9, len(found))):
+            truth = mpmath.fsum(weights[lies] * -mpmath.expm1(-2 * (i - lies) * e) for lies in range(i))
+            if truth > 1e-299:
+                stated = mpmath.mpf(found[i].delta.numerator) / found[i].delta.denominator
+                assert min(truth, 1 - mpmath.mpf("1e-50")) <= stated <= truth * (1 + mpmath.mpf("3e-11"))
+                if k <= 301 and stated < 0.9:  # the slack grows with what is added and taken away
+                    logs = k * mpmath.log1p(mpmath.exp(-e)) + mpmath.log(math.comb(k, k // 2))
+                    slack = mpmath.mpf(2) ** -40 + mpmath.mpf(2) ** -49 * logs
+                    assert abs(stated / truth - 1 - slack) < mpmath.mpf("1e-13")
+
+
 def test_basic_and_group() -> None:
     parts = [sf.Guarantee("0.1", "1e-7"), sf.Guarantee("0.2"), sf.Guarantee("0.3", "2e-7")]
     assert theorems.basic(parts) == sf.Guarantee("0.6", "3e-7")
@@ -108,6 +126,16 @@ def test_pure_to_rho_bounds_the_true_rho() -> None:
     for epsilon in ("0.01", "0.5", "1", "4"):
         assert sf.Curve.pure(epsilon).rho() <= float(theorems.pure_to_rho(epsilon))
         assert sf.Curve.bounded_range(epsilon).rho() <= float(epsilon) ** 2 / 8 * (1 + 1e-9)
+
+
+def test_small_theorems_in_exact_numbers() -> None:
+    assert theorems.pure_to_rho("0.3") == Fraction(9, 200)
+    assert theorems.azuma([], 1) == theorems.azuma([0, 0], 1) == 0
+    assert theorems.azuma([3], 0) == theorems.azuma([], 0) == 1
+    assert theorems.azuma([3, 4], 5) == pytest.approx(math.exp(-2), rel=1e-11)
+    assert theorems.chernoff_multiplicative(9, "0.5", 0) == 1
+    assert theorems.group(sf.Guarantee(1, "1e-6"), 1) == sf.Guarantee(1, "1e-6")
+    assert_refused(lambda: theorems.group(sf.Guarantee(1), 0))
 
 
 def test_renyi_conversions_are_inverse() -> None:
@@ -225,6 +253,29 @@ def test_what_multiplicative_weights_need() -> None:
         lambda: theorems.multiplicative_weights("0.1", "0.1", 1, 2, sf.Guarantee(0)),
     ):
         assert_refused(call)
+
+
+def test_people_and_rounds_are_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a slack of two in place of a part in 2⁴⁰: twice the rounds; the steps' ε is half of ε over all of them."""
+    exact = theorems.multiplicative_weights("0.4", "0.05", 100, 50, sf.Guarantee(1))
+    assert exact.rounds == math.ceil(4 * math.log(50) / 0.01)
+    monkeypatch.setattr(theorems, "_ROUND_UP", 2.0)
+    doubled = theorems.multiplicative_weights("0.4", "0.05", 100, 50, sf.Guarantee(1))
+    assert doubled.rounds == math.ceil(8 * math.log(50) / 0.01)
+    assert doubled.epsilon == Fraction(1, 2 * doubled.rounds)
+    log_term = math.log(2 * doubled.rounds * 100 / 0.05)
+    assert doubled.people == math.ceil(4 * log_term * 2 * doubled.rounds / 0.1)
+
+
+def test_a_cost_of_many_digits_is_rounded_up_at_its_fortieth() -> None:
+    alpha, delta = Fraction(101, 100), Fraction(1, 10**6)
+    up, down = (theorems._conversion_cost(alpha, delta, rounding) for rounding in (ROUND_CEILING, ROUND_FLOOR))
+    assert 1000 <= down < up < 10_000
+    assert up - down == Fraction(1, 10**37)
+    small_up, small_down = (
+        theorems._conversion_cost(Fraction(50), Fraction(1, 10), rounding) for rounding in (ROUND_CEILING, ROUND_FLOOR)
+    )
+    assert small_up - small_down == Fraction(1, 10**40)
 
 
 def test_the_root_that_the_notes_leave_out() -> None:

@@ -122,6 +122,11 @@ def test_the_most_entropy_given_marginals() -> None:
     assert fit_max_entropy(empty, (0, 1), ((0,), (0, 1))).tolist() == [[0, 0], [3, 1]]
 
 
+def test_a_guess_is_rounded_to_steps_within_sixty_bits() -> None:
+    guess = np.array([-1e30, 1e30, 2.5, -3.0, 0.24])
+    assert online.round_to_steps(guess, Fraction(1, 2)).tolist() == [-(1 << 60), 1 << 60, 5, -6, 0]
+
+
 def test_noise_of_larger_rows_is_as_much_larger() -> None:
     batch: Any = SimpleNamespace(noise=Gaussian(5))
     assert SessionBatch.noise_for(batch, 1) is batch.noise

@@ -148,3 +148,31 @@ def test_a_price_list_has_at_most_so_many_prices(monkeypatch: pytest.MonkeyPatch
 
 def test_even_prices_reach_the_highest() -> None:
     assert evenly_spaced_prices(3, 4) == [Fraction(3, 4), Fraction(3, 2), Fraction(9, 4), 3]
+
+
+def test_numbers_of_four_digits_are_counted_from_one() -> None:
+    positions = (0, 1, 8999, 9000, 9001, -1, -9000, -9001)
+    numbers = ("1", "1.001", "9.999", "10", "10.01", "0.9999", "0.1", "0.09999")
+    assert [prices._four_digit_number(position) for position in positions] == [*map(Fraction, numbers)]
+    for goal in ("9.9985", "9.999", "0.99989"):
+        found = least_four_digit_price(lambda price, goal=goal: math.log(Fraction(goal) / price))
+        assert found == (Fraction("0.9999") if goal < "1" else Fraction("9.999"))
+
+
+def test_amounts_are_searched_for_to_a_quarter_of_four_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(prices, "least_parameter", lambda *arguments: asked.append(arguments[1:]) or Fraction(3))
+    assert prices.least_amount_where(lambda _: True) == 3
+    assert asked == [("within", Fraction(1, 16384))]
+
+
+def test_a_delta_of_one_is_no_price_and_a_failure_satisfies_no_rho() -> None:
+    for epsilon, delta in (("0.5", 1), (2, 1), ("0.5", 3)):
+        with pytest.raises(InvalidParameter) as refusal:
+            Price(epsilon, delta)
+        assert refusal.value.parameter == "delta"
+    assert Price("0.5", "0.999").delta == Fraction(999, 1000)
+    failing = sf.compose([sf.Curve.concentrated("0.5"), sf.Curve.approximate(0, "1e-9")])
+    assert not Price(rho=1).is_satisfied_by(failing)
+    assert Price(rho=1).log_excess_of(failing) == math.inf
+    assert Price(rho=1).is_satisfied_by(sf.Curve.concentrated("0.5"))

@@ -87,13 +87,16 @@ def log_delta_excess(curve: Curve, guarantee: Guarantee) -> float:
 
 
 def log_excess(value: float | Fraction, allowed: Fraction) -> float:
-    """Return ln(value / most); the sign is exact, however far apart they are."""
+    """Return ln(value / most); the sign is exact, however far apart they are. A float is read as the larger of what it
+    is and of what its shortest decimal says: 1e-6 is a little less than 10⁻⁶, which it may stand for.
+    """
     if value <= 0:
         return -math.inf
     if not value < math.inf or allowed <= 0:
         return math.inf
-    log_ratio = _ln_of_fraction(Fraction(value)) - _ln_of_fraction(allowed)
-    return min(0.0, log_ratio) if value <= allowed else max(_LEAST_EXCESS, log_ratio)
+    exact_value = max(Fraction(value), Fraction(str(float(value)))) if isinstance(value, float) else value
+    log_ratio = _ln_of_fraction(exact_value) - _ln_of_fraction(allowed)
+    return min(0.0, log_ratio) if exact_value <= allowed else max(_LEAST_EXCESS, log_ratio)
 
 
 def _ln_of_fraction(number: Fraction) -> float:

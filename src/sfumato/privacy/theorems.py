@@ -113,12 +113,14 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
             "k", k, f"at most {_MAX_COMPOSED}", fix="use compose([(Curve.pure(epsilon), k)]) for so many releases"
         )
     e, m = float(x), np.arange(count // 2 + 1)
-    log_all = count * (e + math.log1p(math.exp(-e)))
+    log_all = count * math.log1p(math.exp(-e))
     log_choices = np.array([math.log(math.comb(count, int(successes))) for successes in m])
-    masses = np.exp(log_choices + (count - m) * e - log_all)
+    masses = np.exp(log_choices - m * e - log_all)  # C(k,l)·e^{(k−l)ε}/(1 + e^ε)^k
     deltas = [math.fsum(masses[:i] * -np.expm1(-2 * (i - m[:i]) * e)) for i in m]
+    # where a mass is no less than the least float, these logarithms and m·e < 745 + both are each rounded a few times
+    round_up = _ROUND_UP + 2.0**-49 * (log_all + float(log_choices.max()))
     return tuple(
-        Guarantee((count - 2 * i) * x, min(Fraction(delta * _ROUND_UP), 1 - _SMALLEST) if i * x else 0)
+        Guarantee((count - 2 * i) * x, min(Fraction(delta * round_up), 1 - _SMALLEST) if i * x else 0)
         for i, delta in enumerate(np.maximum(deltas, float(_SMALLEST)))
     )
 

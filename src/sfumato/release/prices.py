@@ -163,7 +163,7 @@ def _least_of_4_digits(enough: Fraction, is_within: Callable[[Fraction], bool]) 
     """
     rounded = rounded_up_to_4_digits(enough)
     before = rounded - Fraction(10) ** (math.ceil(math.log10(enough)) - 4)
-    return before if before > 0 and is_within(before) else rounded
+    return before if is_within(before) else rounded
 
 
 def least_amount_where(is_within: Callable[[Fraction], bool]) -> Fraction:

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import math
 import os
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from release.answers.test_stacked_answers import RECEIPT
-from sfumato.curator.proposals import mwem, private_bounds, question_advice, scores, synthesis_series
+from sfumato.curator.proposals import (
+    linked_table_selects,
+    linked_tables,
+    mwem,
+    online,
+    private_bounds,
+    question_advice,
+    scores,
+    synthesis,
+    synthesis_series,
+)
 from sfumato.curator.proposals.degrees import Degrees
+from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
+from sfumato.curator.proposals.online import OnlineSession
 from sfumato.curator.proposals.session_answers import SessionAnswers
 from sfumato.curator.proposals.survival import TimePeriods
+from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
 from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner
 from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.dense_readings import MAX_CELLS
+from sfumato.publish.marginals.attributes import ListedCell, RangeCell
 from sfumato.release.comparisons import ThresholdAnswer
+from sfumato.release.prices import Price
 
 
 @pytest.mark.parametrize(
@@ -234,3 +252,254 @@ def test_no_step_begins_after_the_time_or_an_interrupt(series: tuple[Any, Tab]) 
         made._release_step(STEP)
     assert made.paid == ["c"]
     assert set(tab.log) == {"pending?"}
+
+
+def test_roots_of_a_session_are_rounded_down() -> None:
+    """In exact numbers: by less than two parts in 10¹², and never up, which twelve digits once were."""
+    for number in (*range(1, 200), Fraction(10**20, 7), Fraction(1, 3 * 10**15), Fraction(2, 7)):
+        root = online._square_root_rounded_down(Fraction(number))
+        assert root**2 <= number < (root * (1 + Fraction(2, 10**12))) ** 2
+
+
+def test_the_range_of_a_close_guess_is_the_gates_and_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has half of the miss. One gate covers its own totals; with others beside them it has its share of the
+    miss. Ranges that share nothing become their hull.
+    """
+    asked: list[Any] = []
+    monkeypatch.setattr(online, "close_score_bound", lambda *arguments: asked.append(arguments) or 7)
+    session: Any = SimpleNamespace(
+        _hypothesis=SimpleNamespace(guess_totals=lambda _: np.array([10.0, 20.0, 30.0])),
+        _batch=SimpleNamespace(gate="gate", rounds=4),
+        _gate_step_size=lambda _: 0.5,
+    )
+
+    def measured(beta: float, cells: int) -> tuple[Any, Any, Any]:
+        asked.append((beta, cells))
+        return None, np.array([8.0, 0.0, 40.0]), np.array([30.0, 22.0, 50.0])
+
+    quantity: Any = SimpleNamespace(estimate_with_ends=measured)
+    measure: Any = SimpleNamespace(parts=("one", "two"))
+    found = OnlineSession._resolve_from_hypothesis(session, quantity, measure, 0.25)
+    for cells, miss in ((1, 0.04), (2, 0.04), (3, 0.01)):
+        asked.clear()
+        low, high = found.ends_at(0.04, cells)
+        assert asked == [("gate", 4, miss / 2), (0.02, cells)]
+        # the gate says ±(7 + 1)/2
+        assert (low.tolist(), high.tolist()) == ([8, 16, 26], [14, 22, 50])
+    assert found.values.tolist() == [10, 20, 30]
+
+
+def test_cells_of_a_column_are_its_spikes_bins_or_values_and_one_for_missing_ones() -> None:
+    codings = {
+        "age": SimpleNamespace(starts=(0, 10, 20), spikes=(99,)),
+        "town": SimpleNamespace(starts=(), spikes=()),
+    }
+    columns = {
+        name: SimpleNamespace(values=values) for name, values in (("age", None), ("town", "abcde"), ("old", None))
+    }
+    table: Any = SimpleNamespace(codings=codings, columns=columns)
+    assert [linked_table_selects._cell_count(table, name) for name in columns] == [1 + 3 + 1, 5 + 1, 2 + 1]
+
+
+def test_linked_tables_are_paid_by_one_account() -> None:
+    class Refused(Exception):
+        pass
+
+    def refuse(_: str) -> None:
+        raise Refused
+
+    proposal: Any = SimpleNamespace(_context=SimpleNamespace(require_one_account=refuse))
+    with pytest.raises(Refused):
+        LinkedTablesProposal.release(proposal, 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "factor"),
+    [
+        # 5 rows, times 400 and 16 for each of ten columns
+        (synthesis.SynthesisProposal, 5 * 560),
+        # 5 rows, times 20 and 8 for each of ten rounds
+        (mwem.MwemProposal, 5 * 100),
+    ],
+)
+def test_weights_have_as_many_bits_as_their_noise_can_be_drawn_with(method: Any, factor: int) -> None:
+    """From 4 to 10 bits, and no more than rows have: weights of so many bits need noise of so many trillionths."""
+
+    def bits(amount: Any, own: int = 20, rows: int = 5, strategy: Any = Strategy.SAMPLE) -> int:
+        def bounded(asked: int) -> Any:
+            total = SimpleNamespace(total=Fraction(rows) * (10 if asked else 1))  # in steps, of which rows have more
+            measure = SimpleNamespace(bits=min(own, asked), add_remove_sensitivity=total)
+            return SimpleNamespace(strategy=strategy, measures=[measure])
+
+        priced: Any = Price(amount) if method is mwem.MwemProposal else SimpleNamespace(total=amount)
+        proposal: Any = SimpleNamespace(_bounded_plan=bounded, attributes=range(10), rounds=10)
+        return int(method._weight_bits(proposal, priced))
+
+    for power in range(4, 11):
+        least = Fraction(factor * 2**power, 10**12)
+        assert bits(least) == power
+        assert bits(least, own=5) == min(5, power)
+        if power > 4:
+            assert bits(least * (1 - Fraction(1, 10**9))) == power - 1
+    assert bits(Fraction(1)) == bits(Fraction(10**6)) == 10
+    assert bits(Fraction(1, 10**30), strategy=Strategy.WHOLE) == 0
+    # an amount above 1 buys no more bits
+    assert bits(Fraction(1), rows=5 * 10**12 // (factor * 2**4)) == bits(
+        Fraction(100), rows=5 * 10**12 // (factor * 2**4)
+    )
+    for amount, rows in ((Fraction(factor * 2**4, 10**12) * (1 - Fraction(1, 10**9)), 5), (Fraction(100), 10**12)):
+        with pytest.raises(Unsupported) as refusal:
+            bits(amount, rows=rows)
+        assert refusal.value.code == "too-much-noise"
+
+
+def test_the_deadline_of_a_series_is_its_limit_from_now_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthesis_series, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    for limit, deadline in ((None, None), (7.5, 107.5)):
+        call = SimpleNamespace(time_limit=lambda seconds, limit=limit: limit if seconds == 9 else "wrong")
+        tab_series: Any = SimpleNamespace(tab="tab", call=call, context=SimpleNamespace(seconds=9))
+        runner = SynthesisStepRunner(tab_series, "q", None)  # type: ignore[arg-type]
+        assert (runner._deadline, runner.paid, runner.tab) == (deadline, [], "tab")
+
+
+def test_columns_of_linked_tables_are_a_list_of_names() -> None:
+    tables: Any = SimpleNamespace(
+        tables=[SimpleNamespace(name="people"), SimpleNamespace(name="stays")],
+        non_key_columns=lambda table: {"people": ["Sex"], "stays": ["ward"]}[table.name],
+        _unknown_column=lambda name, _: Unsupported("unknown-column", name, fix="name another"),
+    )
+    check = linked_table_selects.LinkedTables.require_known_columns
+    for known in (None, ["people.sex"], ("STAYS.ward", "people.Sex")):
+        check(tables, known)
+    for wrong in ("people.sex", [], (), 7, [7], {"people.sex": 1}):
+        with pytest.raises(InvalidParameter) as refusal:
+            check(tables, wrong)
+        assert refusal.value.parameter == "columns"
+    with pytest.raises(Unsupported) as unknown:
+        check(tables, ["people.sex", "ward"])
+    assert unknown.value.code == "unknown-column"
+
+
+def test_each_linked_table_is_synthesized_with_its_limit_and_half_of_the_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of one row is that of the table itself, so that it is not asked for."""
+    asked: list[Any] = []
+    own = {name: SimpleNamespace(name=name, max_rows=rows) for name, rows in (("a", 1), ("b", 3), ("c", None))}
+    options = linked_tables.LinkedTablesOptions(tuple(own), ways=2, order="day", ends=True, memory=4096 * 30)
+    stubs: dict[str, Any] = {
+        "with_fine_cells": lambda table: ("fine", table.name),
+        "replace": lambda policy, tables: (policy.name, tables),
+        "link_tables": lambda policy, names: (
+            asked.append((policy, names)) or SimpleNamespace(tables=list(own.values()))
+        ),
+        "max_bought_cells": lambda table: {table.name: 7},
+        "build_links": lambda _, spec: asked.append(spec) or ("link",),
+        "_column_count": lambda _, table: {"a": 1, "b": 2, "c": 3}[table],
+        "_marginal_width": lambda ways, columns: min(ways, columns),
+        "fitted_rows_select": lambda *arguments: f"SELECT {arguments[-1].name}",
+        "SelectedCells": lambda *arguments: arguments,
+        "column_origins": lambda _, table, bought: (table, bought[table]),
+        "propose_synthesis": lambda *arguments: arguments[2:],
+        "link_to_parent": lambda _, table: f"above {table}",
+        "_with_declared_rules": lambda part, table, link: (part, table.name, link),
+        "LinkedTablesProposal": lambda *arguments: arguments[1:],
+    }
+    for name, stub in stubs.items():
+        monkeypatch.setattr(linked_tables, name, stub)
+    context: Any = SimpleNamespace(policy=SimpleNamespace(name="policy", tables=own))
+    links, parts = linked_tables.propose_linked_tables(context, None, options)  # type: ignore[arg-type, misc]
+    fine = {name: ("fine", name) for name in own}
+    bought = {name: {name: 7} for name in own}
+    assert asked == [
+        (("policy", fine), ("a", "b", "c")),
+        linked_table_selects.LinkOptions(None, None, "day", True, 15, bought),
+    ]
+    assert links == ("link",)
+    for name, ways, rows in (("a", 1, None), ("b", 2, 3), ("c", 2, None)):
+        request = SynthesisOptions(f"SELECT {name}", ways=ways, rows=rows, memory=4096 * 30)
+        assert parts[name] == ((request, (fine, (name, {name: 7}))), name, f"above {name}")
+
+
+def test_the_first_step_of_a_model_is_run_dry_before_anything_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RanDry(Exception):
+        pass
+
+    def dry_run(step: object) -> None:
+        raise RanDry(step)
+
+    monkeypatch.setattr(mwem.releasing, "dry_run", dry_run)
+    monkeypatch.setattr(mwem, "RequestedSeries", lambda *_: SimpleNamespace(find_stored=lambda: None))
+    steps = SimpleNamespace(row_count_step="the number of rows")
+    proposal: Any = SimpleNamespace(_context=None, question="q", plan_key="p", _steps_for_price=lambda _: steps)
+    with pytest.raises(RanDry, match="the number of rows"):
+        mwem.MwemProposal.release(proposal, 1)
+
+
+def test_cells_are_wholly_below_others_where_no_value_is_in_both() -> None:
+    """A range that does not hold its greatest value is below one that begins there."""
+    is_below = linked_tables._is_wholly_below
+    for cell, other, below in (
+        (ListedCell(3), ListedCell(4), True),
+        (ListedCell(4), ListedCell(4), False),
+        (RangeCell(0, 4, False), RangeCell(4, 9), True),
+        (RangeCell(0, 4, True), RangeCell(4, 9), False),
+        (RangeCell(0, 5, False), RangeCell(4, 9), False),
+        (RangeCell(0, 4, False), ListedCell(4), True),
+        (ListedCell(4), RangeCell(4, 9), False),
+        (ListedCell(3), RangeCell(4, 9), True),
+    ):
+        assert is_below(cell, other) is below
+
+
+def test_without_a_target_no_column_is_named() -> None:
+    for target, name in ((None, None), (1, "b")):
+        proposal: Any = SimpleNamespace(
+            target=target, attributes=[SimpleNamespace(name="a"), SimpleNamespace(name="b")]
+        )
+        assert synthesis.SynthesisProposal.target_name.fget(proposal) == name  # type: ignore[attr-defined]
+
+
+def test_the_threshold_of_an_update_is_twice_what_every_round_may_err() -> None:
+    """With 95 % for all rounds, each of which selects and measures; and no less than four times η·n̂."""
+    asked: list[Any] = []
+    selection = SimpleNamespace(error=lambda candidates, confidence: asked.append((candidates, confidence)) or 3.5)
+    noise = SimpleNamespace(error=lambda confidence: asked.append(confidence) or Fraction(13, 3))
+    steps: Any = SimpleNamespace(selection=selection, noise=noise)
+    proposal: Any = SimpleNamespace(rounds=9, cells=8)
+    threshold = mwem.MwemProposal._update_threshold
+    assert threshold(proposal, steps, 5, 0) == 9
+    assert asked == [(5, Fraction(359, 360)), Fraction(359, 360)]
+    steepest = 4 * math.sqrt(math.log(8) / 9)
+    assert threshold(proposal, steps, 5, 1000) == math.ceil(steepest * 1000)
+    noise.error = selection.error = lambda *_: 0.0
+    assert threshold(proposal, steps, 5, -7) == threshold(proposal, steps, 5, 1) == math.ceil(steepest)
+
+
+def test_models_are_paid_by_one_account_and_counted_in_at_most_ten_million_cells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refused(Exception):
+        pass
+
+    def refuse(_: str) -> None:
+        raise Refused
+
+    context: Any = SimpleNamespace(require_one_account=refuse)
+    with pytest.raises(Refused):
+        mwem.propose_mwem(context, None, "t", None, 2, 3)  # type: ignore[arg-type]
+    asked: list[Any] = []
+    monkeypatch.setattr(synthesis, "bound_by_unit_weights", lambda *arguments: asked.append(arguments) or "bounded")
+    monkeypatch.setattr(synthesis, "for_neighbours", lambda *arguments: arguments)
+    policy = SimpleNamespace(neighbours="replace")
+    coded = SimpleNamespace(query=SimpleNamespace(plan="plan"), limits="limits")
+    for sizes, cells in (((3, 4), 12), ((10**4, 10**3), 10**7), ((10**4, 1001), 10**7)):
+        attributes = [SimpleNamespace(size=size) for size in sizes]
+        proposal: Any = SimpleNamespace(attributes=attributes, _coded=coded, _context=SimpleNamespace(policy=policy))
+        assert synthesis.SynthesisProposal._bounded_plan(proposal, 5) == ("bounded", "replace")
+        assert asked.pop() == ("plan", "limits", cells, 5)
+
+
+def test_linked_tables_are_two_names_or_more() -> None:
+    for names in ("ab", [], ["a"], ["a", "a"], ["a", "b", "a"]):
+        with pytest.raises(InvalidParameter) as refusal:
+            linked_table_selects.link_tables(None, names)  # type: ignore[arg-type]
+        assert refusal.value.parameter == "tables"

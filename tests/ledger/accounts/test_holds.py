@@ -44,6 +44,36 @@ def test_a_hold_is_not_there_for_others_and_what_is_unspent_comes_back(ledger: s
     assert ledger.verify().holds
 
 
+def test_a_request_opens_one_hold_and_its_result_is_free(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    asked = {name: sf.Entry(NOTHING_LEAKED, "asked", "plan", "", None, name) for name in "rst"}
+    tab = clinic.ask_tab(pure("0.8"), asked["r"])
+    assert isinstance(tab, sf.Tab)
+    assert (tab.opening.kind, tab.opening.request_id, tab.left["pure"]) == ("tab-open", "r", Fraction(4, 5))
+    assert (clinic.spent["pure"], clinic.remaining) == (0, {"pure": Fraction(1, 5)})
+    with pytest.raises(sf.Overspent):
+        clinic.ask_tab(pure("0.3"), asked["s"])
+    tab.step(pure("0.3"))
+    clinic.finish(tab, "42")
+    assert (clinic.spent["pure"], clinic.remaining) == (Fraction(3, 10), {"pure": Fraction(7, 10)})
+    repeated = clinic.ask_tab(pure("0.8"), asked["r"])
+    assert not isinstance(repeated, sf.Tab)
+    assert repeated.body == "42"
+    whole = clinic.ask_tab(pure("0.2"), asked["t"], whole=True)
+    assert isinstance(whole, sf.Tab)
+    assert (whole.left["pure"], clinic.spent["pure"]) == (0, Fraction(1, 2))
+    whole.stop()
+    for _ in range(2):  # without an id every request is another
+        other = clinic.ask_tab(pure("0.1"), sf.Entry(NOTHING_LEAKED, "asked", "plan"))
+        assert isinstance(other, sf.Tab)
+        assert other.opening.request_id is None
+    assert clinic.remaining == {"pure": Fraction(3, 10)}
+    kinds = [line.kind for line in ledger]
+    series = ["tab-open", "step", "tab-close", "charge", "answer"]
+    assert kinds == ["account-open", *series, "tab-open", "tab-close", "tab-open", "tab-open"]
+    assert ledger.verify().holds
+
+
 def test_a_hold_that_does_not_fit_is_refused_and_leaves_nothing(ledger: sf.Ledger) -> None:
     clinic = account(ledger)
     tab = clinic.open_tab(pure("0.8"))

@@ -58,6 +58,24 @@ def test_a_look_shows_the_newest_answer_that_is_good_enough_and_the_account(
     assert look_up(clinic, plan="q").answer is None
 
 
+def test_the_query_that_is_not_the_newest_version_is_the_next_best(ledgers: tuple[sf.Ledger, sf.Ledger]) -> None:
+    """An answer to it is looked for where the current one has none that is good enough, and only there."""
+    clinic = ledgers[0].account("clinic")
+    buy(clinic, "former", plan="old")
+    buy(clinic, "rough", 9)
+    for _ in range(2):
+        found = look_up(clinic, former_plan="old").answer
+        assert found is not None
+        assert found.body == "former"
+        stored = clinic.stored(plan="p", data="v", accuracy=WIDTHS, former_plan="old")
+        assert stored is not None
+        assert stored.body == "former"
+    buy(clinic, "current")
+    found = look_up(clinic, former_plan="old").answer
+    assert found is not None
+    assert found.body == "current"
+
+
 def test_a_request_is_found_whatever_was_bought_since(ledgers: tuple[sf.Ledger, sf.Ledger]) -> None:
     clinic = ledgers[0].account("clinic")
     buy(clinic, "first", request_id="r")

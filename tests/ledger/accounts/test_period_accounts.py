@@ -117,6 +117,14 @@ def test_a_share_is_a_part_of_every_period(ledger: sf.Ledger) -> None:
     assert ledger.verify().holds
 
 
+def test_an_analyst_without_a_share_may_spend_all_of_a_new_period(ledger: sf.Ledger) -> None:
+    clinic = opened(ledger)
+    clinic.for_periods(SPRING).charge(pure("0.3", analyst="ana"))
+    assert clinic.analyst("ana").budget.remaining == {"pure": 1}
+    clinic.analyst("ana", share="0.5")
+    assert clinic.analyst("ana").budget.remaining == {"pure": Fraction(1, 2)}
+
+
 def test_a_budget_is_amended_in_all_periods_or_in_none(ledger: sf.Ledger) -> None:
     clinic = opened(ledger)
     clinic.for_periods(SPRING[:1]).charge(pure("0.9"))

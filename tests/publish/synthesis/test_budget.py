@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from publish.synthesis.clinic import PRICES, exact, people, policy_of
-from sfumato.privacy import Curve, Sensitivity
+from refusals import assert_refused
+from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
+from sfumato.privacy import Curve, Neighbours, Sensitivity
+from sfumato.publish.synthesis import budget
 from sfumato.publish.synthesis.budget import (
     Concentrated,
     Pure,
@@ -128,3 +132,101 @@ def test_a_price_that_cannot_buy_the_columns_is_refused(price: dict[str, Any]) -
     proposal, _ = exact(policy_of(people(1, 9)), Price(2))
     with pytest.raises(sf.InvalidParameter):
         proposal.setting_after_dry_run(Price(**price))
+
+
+# ── each formula beside its literal, in exact numbers ────────────────────────────────────────────
+
+
+STEP = Fraction(1, 10**12)
+ONE = Sensitivity(1, 1)
+SCORES: Any = SimpleNamespace(sensitivity=Fraction(5), neighbours=Neighbours.REPLACE)
+RANKS: Any = SimpleNamespace(rows_per_unit=3, neighbours=Neighbours.REPLACE, ends=(0, 20))
+QUARTERS = [Fraction(index, 4) for index in (1, 2, 3)]
+"""Quantiles of two levels."""
+
+
+def test_roots_are_rounded_up_to_twelve_decimals() -> None:
+    for value, root in (
+        (Fraction(4), 2 + STEP),
+        (Fraction(1, 2), 707106781187 * STEP),
+        (Fraction(35, 10**25), 3 * STEP),  # 3.5 steps² is rounded up before the root
+        (Fraction(1, 10**30), 2 * STEP),
+    ):
+        assert budget._root_rounded_up(value) == root
+        assert root**2 > value
+
+
+def test_noise_choices_and_quantiles_in_rho_are_those_of_the_formulas() -> None:
+    """ρ = Δ₂²/2σ² for noise, ε²/8 for a choice, and T·(ε/T)²/8 for the T levels of quantiles."""
+    own = Concentrated(Fraction(7, 2))
+    assert own.total == Fraction(7, 2) - Fraction(7, 2 * 10**9)
+    assert own.noise(Fraction(2, 9), Sensitivity(9, 9, squares=4)) == Gaussian(3 + STEP)
+    assert own.noise_cost(Gaussian(3), Sensitivity(9, 9, squares=4)) == Fraction(4, 18)
+    assert own.choice(Fraction(9, 8), SCORES).epsilon == Fraction(10**12, 333333333334)  # 1/√(1/9)
+    assert own.choice_cost(Exponential(3, 1)) == Fraction(9, 8)
+    assert own.quantiles_cost(Quantiles(QUARTERS, 6, (0, 20))) == 2 * Fraction(3**2, 8)
+    bought = own.quantiles(Fraction(9, 4), RANKS, QUARTERS)
+    assert bought == Quantiles(QUARTERS, Fraction(2 * 10**12, 333333333334), (0, 20), 3, "replace")
+    assert Fraction(9, 4) * (1 - 10 * STEP) < own.quantiles_cost(bought) < Fraction(9, 4)
+    assert own.total_curve(Neighbours.REPLACE) == Curve.concentrated("3.5", Neighbours.REPLACE)
+    assert own.first_round_sharpness(7) == 3.5**0.5
+
+
+def test_noise_choices_and_quantiles_in_epsilon_are_those_of_the_formulas() -> None:
+    own = Pure(Fraction(7, 2))
+    assert own.total == Fraction(7, 2)
+    assert own.noise(Fraction(2, 9), Sensitivity(1, 4)) == Laplace(18)
+    assert own.noise_cost(Laplace(18), Sensitivity(1, 4)) == Fraction(2, 9)
+    assert own.choice(Fraction(9, 8), SCORES).epsilon == own.choice_cost(Exponential("9/8", 1)) == Fraction(9, 8)
+    assert own.quantiles(Fraction(9, 4), RANKS, QUARTERS) == Quantiles(QUARTERS, "9/4", (0, 20), 3, "replace")
+    assert own.quantiles_cost(Quantiles(QUARTERS, 6, (0, 20))) == 6
+    assert own.total_curve(Neighbours.REPLACE) == Curve.pure("3.5", Neighbours.REPLACE)
+    assert own.first_round_sharpness(9) == pytest.approx(3.5 * 0.05625**0.5 / 3, rel=1e-12)
+
+
+def test_choices_are_charged_for_their_scores_and_have_an_epsilon_that_can_be_drawn() -> None:
+    own = Pure(Fraction(1))
+    assert own.choice(Fraction(1), SCORES) == Exponential(1, 5, neighbours=Neighbours.REPLACE, grid=1)
+    assert own.choice(Fraction(10**4), SCORES).epsilon == 1000
+    assert own.choice(Fraction(1, 10**9), SCORES).epsilon == Fraction(1, 10**9)
+    assert own.quantiles(Fraction(3, 10**9), RANKS, QUARTERS).epsilon == Fraction(3, 10**9)
+    assert own.quantiles(Fraction(10**4), RANKS, QUARTERS).epsilon == 1000
+    refusals: list[Callable[[], Any]] = [
+        lambda: own.choice(Fraction(1, 10**9) - Fraction(1, 10**20), SCORES),
+        lambda: own.quantiles(Fraction(3, 10**9) - Fraction(1, 10**20), RANKS, QUARTERS),
+        lambda: own.noise(Fraction(1, 10**12) - Fraction(1, 10**20), ONE),
+    ]
+    for refused in refusals:
+        assert assert_refused(refused).parameter == "price"
+    assert own.noise(Fraction(1, 10**12), ONE) == Laplace(10**12)
+    assert own.noise(Fraction(10**9), ONE) == Laplace("1/1000")
+    # at a third of the least ε: three times the price in ε, and a little more than nine times in ρ
+    for priced, amount, factor in ((own, Fraction(1, 3 * 10**9), 3), (Concentrated(Fraction(1)), _rho_of(3), 10)):
+        assert f" {factor} " in str(assert_refused(lambda priced=priced, amount=amount: priced.choice(amount, SCORES)))
+
+
+def _rho_of(parts: int) -> Fraction:
+    """Return the ρ of a choice with this part of the least ε."""
+    return Fraction(1, 8 * (parts * 10**9) ** 2)
+
+
+def test_amounts_are_rounded_down_and_rounds_and_budgets_add_up() -> None:
+    assert round_amount_down(Fraction(1, 10**9)) == Fraction(1, 10**9)
+    assert round_amount_down(Fraction(10**6, 10**15) + Fraction(1, 10**16)) == Fraction(1, 10**9)
+    small = Fraction(10**6, 10**15) - Fraction(1, 10**25)  # thirty decimals
+    assert round_amount_down(small + Fraction(1, 10**31)) == small
+    amounts = RoundAmounts.of_round(Fraction(1, 3))
+    assert amounts.choice == Fraction(33333333333333, 10**15)
+    assert amounts.total == amounts.measurement + amounts.choice == Fraction(1, 3)
+    for own, factor in ((Concentrated(Fraction(1)), 4), (Pure(Fraction(1)), 2)):
+        assert amounts.with_halved_noise(own) == RoundAmounts(factor * amounts.measurement, factor * amounts.choice)
+    funds = SynthesisBudget(Pure(Fraction(4)))
+    assert funds.used_share == 0
+    once = funds.charge(Fraction(1)).charge(Fraction(2))
+    assert (once.spent, once.remaining, once.used_share) == (3, 1, 0.75)
+
+
+def test_the_currency_of_a_price() -> None:
+    assert price_in_currency(Price(rho="0.3")) == Concentrated(Fraction(3, 10))
+    assert price_in_currency(Price("0.3")) == Pure(Fraction(3, 10))
+    assert budget.sigma_or_scale(Gaussian(7)) == budget.sigma_or_scale(Laplace(7)) == 7

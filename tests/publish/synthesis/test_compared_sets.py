@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,41 @@ def test_every_set_has_its_turn() -> None:
 def test_no_more_are_compared_than_the_limit_allows(limit: int) -> None:
     for chosen in ([], [(0, 1)] * 13, [*PAIRS, (0, 1, 2)], [(3,)] * 20):
         compared(chosen, limit)
+
+
+def spread(sets: Sequence[tuple[int, ...]], count: int, turn: int) -> list[tuple[int, ...]]:
+    """So many sets at even distances, from the golden multiple of the turn on."""
+    if len(sets) <= count:
+        return [*sets]
+    start = int(math.modf(turn * (math.sqrt(5) - 1) / 2)[0] * len(sets))
+    return [sets[(start + math.floor(index * len(sets) / count)) % len(sets)] for index in range(count)]
+
+
+@pytest.mark.parametrize("limit", [5, 31, 60, 100])
+def test_a_third_extends_what_was_chosen_a_third_are_pairs_and_the_rest_is_any(limit: int) -> None:
+    triples = [*filter(is_larger, CLOSURE)]
+    for rounds in (0, 3, 11, 12, 15, 16, 17, 33, 48):
+        chosen = [(0, 1), (2, 5), (0, 1, 2), (3,)] * 12
+        found = compared_sets(CLOSURE, chosen[:rounds], limit)
+        if rounds < COLUMNS:
+            assert found == [*SINGLES, *spread(PAIRS, limit, rounds)]
+            continue
+        extended = [triple for triple in triples if {0, 1} < {*triple} or {2, 5} < {*triple}]
+        one = spread(extended, limit // 3, rounds // 16)
+        two = spread(PAIRS, (limit - len(one)) // 2, rounds)
+        three = spread(triples, limit - len(one) - len(two), rounds // 16)
+        assert found == [*dict.fromkeys([*SINGLES, *one, *two, *three])]
+    without_triples = [places for places in CLOSURE if len(places) < 3]
+    assert compared_sets(without_triples, [(0, 1)] * 20, 30) == [*SINGLES, *spread(PAIRS, 30, 20)]
+    without_pairs = [*SINGLES, *triples]
+    assert compared_sets(without_pairs, [], 30) == [*SINGLES, *spread(triples, 30, 0)]
+
+
+def test_a_round_compares_as_many_sets_as_take_as_long_as_a_hundred_million_rows() -> None:
+    """A set takes as long as 48,000 rows, or longer with more than 20 columns; one in 16 is counted first."""
+    assert max_compared(0, 1) == max_compared(0, 20) == (3 << 25) // 48_000 == 2097
+    assert max_compared(16_000, 20) == (3 << 25) // 49_000
+    assert max_compared(16_000, 40) == (3 << 25) // 97_000
 
 
 def test_wide_tables_are_limited_and_others_are_not() -> None:

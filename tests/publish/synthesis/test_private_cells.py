@@ -379,6 +379,21 @@ def test_texts_of_many_values_are_those_of_more_than_a_thousand() -> None:
     assert not private_cells.has_many_values(Domain("integer", values=tuple(range(1001))))
 
 
+def test_as_many_cells_may_be_bought_as_there_are_bins_or_values_and_groups() -> None:
+    """And one for missing values; none of what the policy bins, of few whole numbers, or of few texts."""
+    columns: dict[str, Any] = {
+        "age": {"type": "integer", "bounds": [0, 16]},
+        "rooms": {"type": "integer", "bounds": [0, 15]},
+        "height": {"type": "real", "bounds": [100, 220], "bins": 30},
+        "code": {"values": CODES},
+        "sex": {"values": ["f", "m"]},
+    }
+    table = sf.Table("people", small_table(1), columns, id="row")
+    assert private_cells.max_bought_cells(table) == {"age": 16 + 1, "code": 250 + 64 + 1}
+    del columns["height"]
+    assert private_cells.max_bought_cells(sf.Table("people", small_table(1), columns, public=True)) == {}
+
+
 def test_groups_are_those_of_the_finest_level_with_few_parts() -> None:
     cells = (*(ListedCell(f"v{index}") for index in range(130)), OtherCell())
     fine, coarse = tuple(index // 2 for index in range(130)), tuple(7 - index // 26 for index in range(130))

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.privacy import codec
-from sfumato.release.parts.scales import NoisyScale, SampledScale
+from sfumato.release.parts.scales import NoisyScale, SampledScale, _binomial_divergence
 
 _NOISE = np.arange(-80, 81)
 CASES = [
@@ -98,3 +98,12 @@ def test_a_scale_is_written_and_read() -> None:
     assert codec.loads(codec.dumps(scale)) == scale
     assert scale.unit_value == 10
     assert scale.half_width("0.95", 1) == 10 * scale.noise.half_width("0.95", 1)
+
+
+def test_the_divergence_of_a_sample_is_that_of_a_binomial_law() -> None:
+    """s·ln(s/qn) + (n − s)·ln((n − s)/((1 − q)n)), for totals below one as well."""
+    for s, n, q in ((0.1, 0.8, 0.5), (0.2, 1.1, 0.1), (3.0, 20.0, 0.1), (2.0, 2.5, 0.7)):
+        exact = s * math.log(s / (q * n)) + (n - s) * math.log((n - s) / ((1 - q) * n))
+        assert _binomial_divergence(np.array([s]), np.array([n]), q)[0] == pytest.approx(exact, rel=1e-12)
+    found = _binomial_divergence(np.array([0.0, 2.0, 3.0]), np.array([4.0, 2.0, 6.0]), 0.5)
+    assert found == pytest.approx([4 * math.log(2), 2 * math.log(2), 0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,9 +14,17 @@ from mpmath import mp, mpf
 
 import sfumato as sf
 from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.release.parts.scales import GroupKeys, KeyColumn, NoisyScale, SampledScale
+from sfumato.release.parts.scales import (
+    FrequentValueScale,
+    GroupKeys,
+    KeyColumn,
+    NoisyScale,
+    QuantileScale,
+    SampledScale,
+)
 from sfumato.release.parts.shares import PriceSplit, WantedResult, error_ratio, even_shares, split_for_least_error
 
 
@@ -143,3 +152,36 @@ def test_a_scale_keeps_few_half_widths_however_many_confidences_are_asked_for() 
     widths = {index: scale.half_width(Fraction(index, 1000), 1) for index in range(800, 999)}
     assert len(scale._cached_half_widths) <= 64
     assert widths[950] == scale.half_width("0.95", 1) == sf.Laplace(3).error("0.95", 1)
+
+
+def test_a_selection_by_rank_is_covered_by_ends_that_were_moved_far_enough() -> None:
+    middle = Quantiles(["0.25", "0.5"], 1, (0, 99))
+    lower, _ = middle.ends("0.5", "0.95")
+    alone, ranged = (QuantileScale("0.5", middle, "0.5", *ends) for ends in ((), (lower,)))  # type: ignore[arg-type]
+    assert (alone.unit_value, alone.probability, alone.columns, ranged.columns) == (
+        Fraction(1, 2),
+        Fraction(1, 2),
+        1,
+        3,
+    )
+    assert alone.width("0.95", 1) == alone.sum_width(1, "0.95", 1) == math.inf
+    assert [ranged.width(confidence, 1) for confidence in ("0.9", "0.95", "0.99")] == [0, 0, math.inf]
+    assert ranged.width("0.95", 20) == math.inf
+    assert alone.rank("0.95") == math.ceil(middle.errors("0.95")[1]) != middle.errors("0.95")[1]
+    least = Quantiles.minimum(1, (0, 99))
+    extreme = QuantileScale(Fraction(1), least, Fraction(0))
+    assert [extreme.width(confidence, 1) for confidence in ("0.95", "0.9999")] == [0, math.inf]
+    assert extreme.rank("0.95") == least.offset + math.ceil(least.errors("0.95")[0])
+    # ends of another selection do not cover the least value
+    assert QuantileScale(Fraction(1), replace(least, offset=1), Fraction(0), lower).width("0.95", 1) == math.inf
+
+
+def test_frequent_values_are_the_index_of_one_of_them() -> None:
+    scale = FrequentValueScale(KeyColumn(Type.TEXT, ("a", "b")), FrequentValues(1))
+    assert (scale.unit_value, scale.labels, scale.columns) == (1, ("a", "b"), 1)
+    assert scale.width("0.95", 3) == scale.sum_width(2, "0.95", 3) == 0
+    assert scale.rank("0.95") is None
+
+
+def test_rounding_of_a_scale_is_exact() -> None:
+    assert NoisyScale("0.5", sf.Laplace(2), rounding="0.25").rounding == Fraction(1, 4)  # type: ignore[arg-type]

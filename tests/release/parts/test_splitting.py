@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,8 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 
 from sfumato.errors import InvalidParameter
+from sfumato.release.parts import shares
+from sfumato.release.parts.question_parts import NoisyTotals
 from sfumato.release.parts.shares import WantedResult, error_ratio, even_shares, split_for_least_error
 
 POSITIVE = st.floats(1e-3, 1e3)
@@ -112,3 +118,97 @@ def test_a_weight_is_a_positive_number(weight: Any) -> None:
 def test_effects_are_finite(effects: Any) -> None:
     with pytest.raises(InvalidParameter, match="effect_by_total"):
         WantedResult(effects)
+
+
+# ── what a result reads, worked out by hand ──────────────────────────────────────────────────────
+
+
+def member(share: int, unit: Any, *contributions: Any, size: int = 1) -> Any:
+    return SimpleNamespace(
+        share_index=share,
+        unit_value=Fraction(unit),
+        expected_contributions=tuple(map(Fraction, contributions)),
+        size=size,
+        step=Fraction(1, 2),
+    )
+
+
+def noisy_totals(members: Sequence[Any], units: Sequence[Any], discovers: bool = False) -> NoisyTotals:
+    measures = [SimpleNamespace(unit_value=Fraction(unit), sensitivity=7) for unit in units]
+    bounded: Any = SimpleNamespace(members=members, noisy_measures=measures, measures=[*measures, *"m" * discovers])
+    bounded.discovers_groups = discovers
+    return NoisyTotals(bounded)
+
+
+def asked(part: int, *measures: int, estimator: Any = None) -> Any:
+    return SimpleNamespace(part=part, measures=measures, request=SimpleNamespace(estimator=estimator))
+
+
+def test_a_result_reads_the_totals_of_its_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Effects of measures that share a total add up, each in the unit that the total is released with."""
+    totals = noisy_totals([member(0, 6), member(1, 5), member(0, 2)], [2, 5])
+    seen: list[Any] = []
+    effects = (2.0, 3.0, 4.0)
+    monkeypatch.setattr(shares, "_reference_totals", lambda scaled: ("totals", scaled))
+    monkeypatch.setattr(shares, "_reference_noise", lambda scaled: ("noise", scaled))
+    monkeypatch.setattr(shares, "_effects_of_totals", lambda *arguments: seen.append(arguments) or effects)
+    members = totals.bounded.members
+    found = shares._wanted_result(asked(0, 0, 1, 2, estimator=lambda *own: own), Fraction(3), [totals])
+    assert found == WantedResult({0: 2.0 * 6 / 2 + 4.0 * 2 / 2, 1: 3.0}, 3)
+    assert seen == [
+        (tuple(members), tuple(("totals", each) for each in members), tuple(("noise", each) for each in members))
+    ]
+    assert shares._wanted_result(asked(0, 1), Fraction(2), [totals]).effect_by_total.keys() == {1}
+    other: Any = SimpleNamespace(shares=2, share_index=lambda index: index % 2)
+    parts: Any = [SimpleNamespace(shares=3), other, other]
+    for index, share in ((4, 5), (7, 6)):
+        assert shares._wanted_result(asked(2, index), Fraction(2), parts) == WantedResult({share: 1.0}, 2)
+
+
+def test_the_reference_group_has_ten_thousand_rows_a_quarter_off_the_middle() -> None:
+    assert shares._reference_totals(member(0, 1, "0.5")) == (5000,)
+    assert shares._reference_totals(member(0, 1, 2, 4)) == (20_000 * Fraction(5, 4), 40_000 * Fraction(3, 4))
+    assert shares._reference_noise(member(0, 1, 2, size=3)) == Fraction(1e-3) * 10_000 * 3 / 2
+
+
+def test_effects_are_how_far_a_range_moves_with_the_noise_of_each_measure() -> None:
+    """Of 2a + 3b − c, with two totals of the first measure: 5 and 1; less what the range is without noise."""
+
+    @dataclass(frozen=True)
+    class Linear:
+        finite: bool = True
+
+        def estimate(self, columns: Any, widths: Any) -> Any:
+            assert [column.tolist() for column in columns] == [[1.0], [2.0], [3.0]]
+            width = 7 + 2 * widths[0] + 3 * widths[1] + 1 * widths[2]
+            scale = 1.0 if self.finite else math.inf
+            return SimpleNamespace(low=np.array([-width]), high=np.array([width * scale]))
+
+    totals, noise = ((Fraction(1), Fraction(2)), (Fraction(3),)), (Fraction(1, 2), Fraction(1, 4))
+    estimator: Any = Linear()
+    assert shares._effects_of_totals(estimator, totals, noise) == pytest.approx((5.0, 1.0))
+    infinite: Any = Linear(False)
+    assert shares._effects_of_totals(infinite, totals, noise) == (0.0, 0.0)
+
+
+def test_a_price_is_split_over_all_parts_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    totals = noisy_totals([member(0, 1), member(1, 1)], [3, 5], discovers=True)
+    other: Any = SimpleNamespace(shares=2, share_index=lambda index: index)
+    family: Any = SimpleNamespace(order=2, norm=lambda sensitivity: Fraction(sensitivity))
+    half, even = Fraction(1, 2), Fraction(1, 5)
+    assert shares.split_price([totals, other], None, family) == shares.PriceSplit(((even,) * 3, (even,) * 2))
+    requests: Any = SimpleNamespace(requests=[asked(0, 1), asked(1, 1)], weights=[Fraction(1), Fraction(4)])
+    found = shares.split_price([totals, other], requests, family)
+    sizes = [21.0, 35.0, 1.0, 1.0, 1.0]
+    results = [WantedResult({1: 1.0}), WantedResult({4: 1.0}, 4)]
+    expected = split_for_least_error(sizes, [*results, WantedResult({2: 1.0})], 2)
+    assert found.shares == (expected[:3], expected[3:])
+    assert found.error_ratios == tuple(error_ratio(sizes, each, expected, 2) for each in results)
+    assert found.even_error_ratios == pytest.approx([5**0.5] * 2)
+    # of both totals: the first moves by 7 steps of 3, the second by 7 steps of 5
+    monkeypatch.setattr(shares, "_wanted_result", lambda effects, weight, _: WantedResult(effects, weight))
+    known = noisy_totals([member(0, 1), member(1, 1)], [3, 5])
+    asked_for_both: Any = SimpleNamespace(requests=[{0: 1.0, 1: 2.0}], weights=[Fraction(1)])
+    found = shares.split_price([known], asked_for_both, family)
+    assert found.shares == (split_for_least_error([21.0, 35.0], [WantedResult({0: 1.0, 1: 2.0})], 2),)
+    assert shares._shares_by_part([half, half, even], [2, 0, 1]) == ((half, half), (), (even,))

@@ -250,8 +250,8 @@ class OnlineProposal(RehearseAlias):
 
 
 def _square_root_rounded_down(value: Fraction) -> Fraction:
-    """Return the square root, rounded down to twelve digits: less is spent, never more."""
-    return Fraction(f"{math.sqrt(value) * (1 - 1e-12):.12g}")
+    """Return the square root, rounded down, in thirteen digits: less is spent, never more."""
+    return Fraction(f"{math.sqrt(value) * (1 - 1e-12):.13g}")  # of 13 digits none is off by 1e-12
 
 
 class OnlineSession(SecretSession):

@@ -67,7 +67,6 @@ def _column_subsets(index_arrays: Sequence[Indices], count: int) -> Indices:
     selections = [
         sets[:, picks]
         for sets in index_arrays
-        if sets.shape[1] >= count
         for picks in map(list, itertools.combinations(range(sets.shape[1]), count))
     ]
     rows = np.concatenate(selections)

@@ -101,7 +101,7 @@ def first_sets_and_amount(
 
 def _choose_and_measure(course: SynthesisState, amounts: RoundAmounts, is_last: bool) -> Generator[Step, Outcome, bool]:
     """Choose and measure once; return whether the model moved by more than noise would move it."""
-    share = 1.0 if is_last else float((course.budget.spent + amounts.total) / course.budget.currency.total)
+    share = float((course.budget.spent + amounts.total) / course.budget.currency.total)
     candidates = course.candidates_within_model_size(course.setting.candidates, share)
     chosen = yield from course.choose(candidates, amounts.choice, noise_penalty(course, amounts.measurement))
     noise = yield from course.measure(chosen, course.budget.remaining if is_last else amounts.measurement, "chosen")
