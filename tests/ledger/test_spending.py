@@ -129,6 +129,15 @@ def test_a_charge_has_a_sensitivity_if_and_only_if_its_noise_is_added() -> None:
             SampledCharge([Charged(sf.Laplace(2), 1)], rate)
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "sensitivity"),
+    [(sf.Laplace, 1), (sf.Gaussian, 1), (sf.PermuteAndFlip, None), (sf.AboveThreshold, None)],
+)
+def test_a_class_of_mechanisms_is_no_mechanism(mechanism: type, sensitivity: int | None) -> None:
+    with pytest.raises(InvalidParameter, match="mechanism"):
+        Charged(mechanism, sensitivity)  # type: ignore[arg-type]
+
+
 def test_a_sample_costs_what_amplification_says() -> None:
     """ε′ = ln(1 + q(e^ε − 1)) of one Laplace noise (Li, Qardaji & Su 2012)."""
     charge = SampledCharge([Charged(sf.Laplace(1), 1)], Fraction(1, 4))

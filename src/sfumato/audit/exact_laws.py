@@ -3,10 +3,7 @@
 Probabilities are rational where e^ε is, and otherwise accurate to 10⁻⁴⁰ or better: a divergence is an interval of
 width below 10⁻³⁰.
 
-Exact laws of single mechanisms on one input or two: choices, local reports, and streams of comparisons.
-
-Exact laws of quantiles and of frequent values; those of selections by scores are their mechanism's own
-(``mechanisms.outcome_laws``).
+The laws of selections by scores are their mechanism's own (``mechanisms.outcome_laws``).
 
 The law of quantiles is computed from their specification, independently of the code that samples them. A part holds
 the numbers from low to high and rows with weights. With B(y) the weight of rows below y, U(y) that of rows up to y and
@@ -115,9 +112,8 @@ def quantiles_law(mechanism: Quantiles, values: Any) -> Law:
     """Return the law of all quantiles of one group of values, as tuples in the order of the probabilities."""
     low, high = mechanism.bounds
     if not isinstance(values, (list, tuple)) or not all(type(value) is int for value in values):
-        raise InvalidParameter(
-            "neighbours", values, "a pair of lists of integers", fix="write neighbours=([1], [1, 2])"
-        )
+        fix = "write neighbours=([1], [1, 2])"
+        raise InvalidParameter("neighbours", values, "a pair of lists of integers", fix=fix)
     if (high - low + 1) ** len(mechanism.probabilities) > MAX_OUTCOMES:
         raise _too_many_outcomes(values, "use narrower bounds or fewer quantiles")
     rows = tuple((min(max(value, low), high), Fraction(1)) for value in values)
@@ -526,9 +522,8 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
     noise define the sensitivity of these inputs themselves.
     """
     if not isinstance(neighbours, tuple) or len(neighbours) != 2:
-        raise InvalidParameter(
-            "neighbours", neighbours, "a pair of inputs", fix="for example, write neighbours=(10, 11)"
-        )
+        fix = "for example, write neighbours=(10, 11)"
+        raise InvalidParameter("neighbours", neighbours, "a pair of inputs", fix=fix)
     if isinstance(mechanism, Additive):
         return _enumerate_additive(mechanism, neighbours, sensitivity)
     if isinstance(mechanism, Response):
@@ -577,8 +572,8 @@ def _stream_pairs(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> lis
     """Pair the laws of all streams; if values are released, each "above" is paired with its own noisy value."""
     first, second = (stream_law(mechanism, values) for values in neighbours)
     if first.keys() != second.keys():
-        rule = "a pair of lists with the same number of queries"
-        raise InvalidParameter("neighbours", neighbours, rule, fix="give one value for each query in both lists")
+        fix = "give one value for each query in both lists"
+        raise InvalidParameter("neighbours", neighbours, "a pair of equally long lists", fix=fix)
     pairs: list[Pair] = []
     for stream, probability in first.items():
         stream_pair = Fraction(probability), Fraction(second[stream])

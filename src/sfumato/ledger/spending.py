@@ -193,7 +193,7 @@ class Charged:
         self, mechanism: Additive | SelectionMechanism | Interactive, sensitivity: Any = None, times: int = 1
     ) -> None:
         additive = is_additive(mechanism)
-        if not additive and not isinstance(mechanism, (SelectionMechanism, Interactive)):
+        if isinstance(mechanism, type) or not (additive or isinstance(mechanism, (SelectionMechanism, Interactive))):
             rule = "an additive, selection or interactive mechanism"
             raise InvalidParameter("mechanism", mechanism, rule, fix="pass an object, such as sf.Laplace(2)")
         if additive is (sensitivity is None):
