@@ -232,6 +232,8 @@ def test_what_is_not_written_is_not_told() -> None:
         (7, "a string", 'set limit to "7", in quotes'),
         ((2, 3), "an array of shape (3, 2)", ""),
         ([1, 1], "a list of 3 numbers, one for each marginal", "for example, set limit to [1, 1, 1]"),
+        ((1, 2), "a list of length 1, with a number for each set", "for example, set limit to [1]"),
+        ("x", "a time such as 2024-01-31T12:00:00+00:00", "for example, set limit to 2024-01-31T12:00:00+00:00"),
         ((0, 9), "a list of column indices, each from 0 to 3", "for example, set limit to [0, 3]"),
         (["1"], "a list of dates such as 2024-01-31 and null", "for example, set limit to [2024-01-31, null]"),
         ((7,), "a list of strings", "write every entry of limit in quotes"),

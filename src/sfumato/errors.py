@@ -114,9 +114,12 @@ class InvalidParameter(SfumatoError, ValueError):
 
     code = "invalid-parameter"
 
-    def __init__(self, parameter: str, value: object, allowed: str, *, fix: str = "") -> None:
+    def __init__(self, parameter: str, value: object, allowed: str, *, fix: str = "", each: bool = False) -> None:
+        """With ``each``, the rule is for each value of a list, of which ``value`` is one."""
         allowed = name_only_choice(allowed)
-        rule = f"{quote_parameter(parameter)} must be {allowed}; got {shorten_to_line(value)}"
+        name = f"each value of {quote_parameter(parameter)}" if each else quote_parameter(parameter)
+        rule = f"{name} must be {allowed}; got {shorten_to_line(value)}"
+        allowed = f"a list in which each value is {allowed}" if each else allowed
         super().__init__(rule, place=parameter, fix=fix or suggest_fix(parameter, value, allowed))
         self.parameter = parameter
         self.value = value
@@ -509,7 +512,8 @@ class NotThere(SfumatoError):
     def __init__(self, what: str) -> None:
         self.what = what if len(what) <= MAX_FACT_LENGTH else what[: MAX_FACT_LENGTH - 1] + "…"
         *_, kind, last = "", "", *self.what.split()
-        fix = f"check the {f'{kind} number' if kind and last.isdecimal() else 'name'}, or ask the owner"
+        noun = f"{kind} number" if kind and last.isdecimal() else "address" if kind == "this" else "name"
+        fix = f"check the {noun}, or ask the owner"
         super().__init__(f"{self.what} does not exist, or you cannot see it", place=self.what, fix=fix)
 
 

@@ -31,7 +31,7 @@ _TEXTS = ("a string", "text", "a text", "printable text")
 _NUMBER = r"-?[0-9][0-9.,e^-]*"
 
 _LEFT_OUT_BESIDE = re.compile(r"left out(?: if|, since) (\w+) is given$")
-_AFTER_SUCH_AS = re.compile(r"(?:,? such as|, as in) (\[.*\]|\{.*\}|[^;:]+)")
+_AFTER_SUCH_AS = re.compile(r"(?:,? such as|, as in) (\[.*\]|\{.*\}|(?:[^;:]|:(?=\S))+)")
 _ALTERNATIVES = re.compile(
     r"(?:one of|a column|the name|a declared value|a list of|one or two|different|sets)\b[^:]*: (.+)"
 )
@@ -49,7 +49,7 @@ _FROM_TO = re.compile(
     rf"(?:0, or )?(?:a (?:whole )?(?:number|price)\b[a-z ]* )?(?:from|between) ({_NUMBER}) (?:to|and) [0-9−].*"
 )
 _WHOLE_NUMBER = re.compile(r"a whole number(?: ≥ ([0-9]+)| of at least ([0-9]+)| of at most .*|\b[^0-9]*)")
-_COUNTED_NUMBERS = re.compile(r"a (?:list|tuple) of (1?[0-9]) (?:whole )?numbers\b.*")
+_COUNTED_NUMBERS = re.compile(r"a (?:list|tuple) of (?:length )?(1?[0-9])(?: (?:whole )?numbers|, with a number)\b.*")
 _INDICES = re.compile(r"a list of column indices, each from ([0-9]+) to ([0-9]+)")
 _UPPER_LIMIT = re.compile(rf"(?:a (?:whole )?number )?(?:of )?(?:at most|up to) ({_NUMBER}).*")
 _LOWER_LIMIT = re.compile(rf"at least ({_NUMBER})\b.*")

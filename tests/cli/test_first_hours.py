@@ -215,7 +215,7 @@ def test_what_is_known_of_found_groups_once_they_are_found_is_told(policy: Path)
     assert len({int(each.replace(",", "")) for each in sizes}) == 3
     assert tried.count("warning") == 0
     done = run(*asked, "--epsilon", "2", "--csv")
-    assert done.stderr.count("warning: Groups are found in the data: a group of ") == 1
+    assert done.stderr.count("warning: Groups are found in the data, and small ones may be missing: a group of ") == 1
     nothing = run(*asked, "--epsilon", "0.01", "--fresh")
     assert "warning: No group has enough units to be shown." in nothing.stderr
 

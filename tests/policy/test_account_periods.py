@@ -54,8 +54,8 @@ def test_accounts_are_kept_for_whole_periods_of_the_unit(tmp_path: Path, every: 
 @pytest.mark.parametrize(
     ("every", "budget", "day", "rule"),
     [
-        ("week", 'per = "month"', "", "a week can lie in two months"),
-        ("week", 'per = "year"', "", "a week can lie in two years"),
+        ("week", 'per = "month"', "", "a week can span two months"),
+        ("week", 'per = "year"', "", "a week can span two years"),
         ("month", 'per = "day"', "", "a month has several days"),
         ("month", 'per = "week"', "", "a month has several weeks"),
         ("week", 'per = "day"', "", "a week has several days"),

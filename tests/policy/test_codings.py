@@ -99,7 +99,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[0, 4, 9]]}, "and no new edges"),
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[3, 9]]}, "and no new edges"),
     ({"type": "real", "bounds": [0, 1], "bins": MAX_BINS + 1}, "at most 1,000 bins"),
-    ({"type": "text", "bins": 3}, "list the values"),
+    ({"type": "text", "bins": 3}, "list its values"),
     ({"values": ["a", "b"], "bins": 2}, "each of which is counted by itself"),
     ({"values": ["a", "b"], "levels": [["a"], ["b", "c"]]}, "exactly once"),
     ({"values": ["a", "b"], "levels": [["a"]]}, "exactly once"),

@@ -47,7 +47,8 @@ class Address:
         if url.startswith(_UNIX_PREFIX):
             path = url.removeprefix(_UNIX_PREFIX)
             if not path:
-                raise InvalidParameter("url", url, '"unix:" followed by the path of a socket', fix=_FIX)
+                fix = 'add the path, as in "unix:/path/to/socket"'
+                raise InvalidParameter("url", url, '"unix:" followed by the path of a socket', fix=fix)
             return cls("http://server", path, local=True)
         return _parse_http_url(url)
 

@@ -299,7 +299,7 @@ def kind_for_spec(spec: Spec[Any]) -> ReleaseKind:
     """Return the kind whose spec this is: its module holds both."""
     kind = getattr(import_module(type(spec).__module__), "KIND", None)
     if not isinstance(kind, ReleaseKind) or type(spec) is not kind.spec:
-        rule = 'a release from sfumato.curator.kinds, such as BoundsSpec("visits", "cost")'
+        rule = 'a spec from sfumato.curator.kinds, such as BoundsSpec("visits", "cost")'
         raise InvalidParameter("spec", spec, rule)
     return kind
 

@@ -53,7 +53,7 @@ class Standing:
         if set(self.spent) != set(self.allowed):
             raise InvalidParameter("spent", self.spent, f"a mapping with an amount for each of {listed}")
         if not set(self.left) <= set(self.allowed) or None in self.left.values():
-            raise InvalidParameter("left", self.left, f"a mapping to amounts from {listed}")
+            raise InvalidParameter("left", self.left, f"a mapping to amounts, with keys among {listed}")
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
             raise InvalidParameter(
                 "largest",

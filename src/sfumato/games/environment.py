@@ -604,7 +604,7 @@ def _facility_location(
     if facility_count > len(locations):
         raise InvalidParameter("facilities", facilities, f"at most {len(locations)}, the number of places")
     if math.comb(len(locations), facility_count) > _MAX_OUTCOMES:
-        rule = f"few enough to have at most {_MAX_OUTCOMES:,} possible placements"
+        rule = f"a number that can be placed in at most {_MAX_OUTCOMES:,} ways at the {len(locations):,} places"
         raise InvalidParameter("facilities", facilities, rule, fix="use fewer facilities, or fewer places")
     diameter = max(max(row) for row in distances)
     outcomes = list(combinations(range(len(locations)), facility_count))

@@ -154,8 +154,8 @@ def _mixed_strategy(strategy: Any, actions: int) -> list[Fraction]:
         raise InvalidParameter(
             "profile",
             strategy,
-            f"a list that gives each player an action, or {actions} probabilities that sum to exactly 1",
-            fix='write exact fractions, such as "1/3"',
+            f"a list with one entry for each player: an action, or {actions} probabilities that sum to exactly 1",
+            fix='for two players with two actions each, write for example [0, ["1/3", "2/3"]]',
         )
     return probabilities
 

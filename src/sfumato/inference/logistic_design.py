@@ -123,13 +123,13 @@ def _event_value(name: str, domain: Domain, event: object) -> Value:
     if domain.type is Type.INTEGER and domain.range is not None and domain.values is None:
         low, high = domain.range
         if int(high) - int(low) > 1 and event is None:  # type: ignore[arg-type]
-            raise _target_refusal(name)
+            raise _target_refusal(name, domain)
     elif domain.values is None and domain.type is not Type.BOOLEAN:
-        raise _target_refusal(name)
+        raise _target_refusal(name, domain)
     values = category_values(name, domain)
     if event is None:
         if len(values) != 2:
-            raise _target_refusal(name)
+            raise _target_refusal(name, domain)
         return values[-1]
     texts = [str(value) for value in values]
     if str(event) not in texts:
@@ -137,7 +137,9 @@ def _event_value(name: str, domain: Domain, event: object) -> Value:
     return values[texts.index(str(event))]
 
 
-def _target_refusal(name: str) -> InvalidParameter:
-    rule = "a column with two declared values, or with more values and an event"
-    fix = f"declare the values of {name} in the policy, and name the one that counts with event= (--event)"
+def _target_refusal(name: str, domain: Domain) -> InvalidParameter:
+    rule = "a column with two declared values, or with more if event names the one to predict"
+    fix = f"name the value of {name} to predict with event= (--event)"
+    if domain.values is None:
+        fix = f"declare the values of {name} in the policy; if there are more than two, name one with event= (--event)"
     return InvalidParameter("target", name, rule, fix=fix)

@@ -255,7 +255,7 @@ class Ledger:
         entries.checked_reason(reason)
         lost_anchors = self._guarded.anchors_to_check(anchor)
         if not lost_anchors or not all(isinstance(candidate, Anchor) for candidate in lost_anchors):
-            rule = "an Anchor that records lines missing from this ledger"
+            rule = "an Anchor saved before this ledger lost lines"
             raise InvalidParameter("anchor", anchor, rule, fix="load the newest anchor with Anchor.load(path)")
         with self._guarded.writing(acknowledging=True) as transaction:
             self._guarded.require_sealed(transaction)

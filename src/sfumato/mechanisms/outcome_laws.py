@@ -192,7 +192,7 @@ def _gaussian_normaliser(sigma: Fraction) -> Decimal:
 def require_computable_steps(steps: list[int], rate: Fraction) -> list[int]:
     """Refuse lists of scores whose law would take too long, or has probabilities too far apart."""
     if len(steps) > _MAX_CANDIDATES:
-        rule = f"a list of at most {_MAX_CANDIDATES} scores, because the law of more is not computed"
+        rule = f"a list of at most {_MAX_CANDIDATES} scores, the most for which exact probabilities are computed"
         raise InvalidParameter("scores", ValueWords(f"a list of {len(steps)}"), rule, fix="give fewer scores")
     if max(steps) * rate > _MAX_SPREAD:
         rule = f"so close that the probabilities of no two candidates differ by more than a factor of e^{_MAX_SPREAD}"

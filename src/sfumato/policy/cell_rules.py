@@ -292,10 +292,17 @@ class CellRules:
 
     def _check_numbers(self) -> None:
         if self.decimal not in ("", ".", ","):
-            raise InvalidParameter("decimal", self.decimal, "a comma or a point", fix='write decimal = ","')
+            raise InvalidParameter(
+                "decimal",
+                self.decimal,
+                "a comma or a point",
+                fix='for numbers such as 3,14 write decimal = ","; for 3.14 leave it out',
+            )
         if self.thousands not in ("", *THOUSANDS):
             allowed = join_with_or([f'"{separator}"' for separator in THOUSANDS])
-            raise InvalidParameter("thousands", self.thousands, f"one of {allowed}", fix='write thousands = ","')
+            raise InvalidParameter(
+                "thousands", self.thousands, f"one of {allowed}", fix='for numbers such as 1,234 write thousands = ","'
+            )
         if self.thousands and self.thousands == (self.decimal or "."):
             other = "," if self.thousands == "." else "."
             raise InvalidParameter(

@@ -127,7 +127,8 @@ def parse_coding(domain: Domain, bins: Any, levels: Any, spikes: Any = None) -> 
         return Coding(levels=_parse_levels(domain, levels))
     if domain.type is Type.TEXT:
         name, declared = ("bins", bins) if bins is not None else ("levels", levels)
-        rule, fix = "left out for text without listed values", 'list the values, such as values = ["north", "south"]'
+        rule = "left out for text without listed values"
+        fix = f'remove {name}; to count by this column, list its values, such as values = ["north", "south"]'
         raise InvalidParameter(name, declared, rule, fix=fix)
     coding = _parse_bins(domain, bins, levels)
     return coding if spikes is None else _with_spikes(domain, coding, spikes)
@@ -217,7 +218,7 @@ def _check_no_empty_bin(domain: Domain, coding: Coding, values: Sequence[Any]) -
 def _nested_levels_fix(level: object) -> str:
     if level == "week" or not isinstance(level, str):
         is_week = level == "week"
-        return 'leave out "week": a week can lie in two months' if is_week else "use only edges of the finer level"
+        return 'leave out "week": a week can span two months' if is_week else "use only edges of the finer level"
     return 'write them from fine to coarse, such as ["day", "month", "year"]; weeks do not nest in months'
 
 
@@ -333,8 +334,8 @@ def _parse_levels(domain: Domain, levels: Any) -> tuple[Level, ...]:
         raise InvalidParameter(
             "levels",
             levels,
-            "a hierarchy of the listed values, as nested lists",
-            fix='list the values, and write levels = { north = ["Oslo", "Bergen"], south = ["Rome"] }',
+            "groups of the listed values, in nested lists or mappings",
+            fix='for example, values = ["Oslo", "Rome"] and levels = { north = ["Oslo"], south = ["Rome"] }',
         )
     depth = _nesting_depth(levels)
     if depth < 2:

@@ -210,9 +210,9 @@ def parse_entries(sql_type: Type, entries: Iterable[object], name: str) -> list[
     try:
         return [parse_value(sql_type, entry, name) for entry in entries]
     except InvalidParameter as refusal:
-        value, rule = refusal.value, f"a list in which each value is {refusal.allowed}"
+        value, rule = refusal.value, refusal.allowed
         fix = refusal.fix.replace(f"set {quote_parameter(name)} to", "write")
-    raise InvalidParameter(name, value, rule, fix=fix)
+    raise InvalidParameter(name, value, rule, fix=fix, each=True)
 
 
 def common_type(values: object) -> Type | None:

@@ -569,7 +569,7 @@ def _check_accounts(policy: Policy) -> None:
         reason = (
             f"a {unit_period} has several {account_period}s"
             if finer
-            else f"a {unit_period} can lie in two {account_period}s"
+            else f"a {unit_period} can span two {account_period}s"
         )
         raise InvalidPolicy(
             f"each unit (one {policy.unit.name} in one {unit_period}) must be charged to a single account: {reason}",
@@ -644,7 +644,7 @@ def _check_rules(policy: Policy) -> None:
                 raise InvalidPolicy(
                     f'"{lost}" cannot be both a missing value and a listed value',
                     place=f"tables.{name}.columns.{column}.nulls",
-                    fix=f'remove "{lost}" from the values, or give this column its own missing values: nulls = []',
+                    fix=f'remove "{lost}" from the values, or write nulls = [] here to keep it as a value',
                 )
 
 

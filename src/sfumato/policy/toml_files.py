@@ -155,17 +155,17 @@ def _require_section(parent: Mapping[str, Any], name: str, place: str, fix: str)
     if name not in parent:
         raise InvalidPolicy(f"{name} is missing", place=path, fix=fix)
     if not isinstance(parent[name], dict) or not parent[name]:
-        raise InvalidPolicy(f"{name} must be a section with keys", place=path, fix=fix)
+        raise InvalidPolicy(f"{name} must be a section with at least one key", place=path, fix=fix)
     return parent[name]
 
 
 def _optional_analysts(document: Mapping[str, Any]) -> dict[str, Any]:
-    fix = "add [analysts.<name>] with share = 0.5, or remove it"
+    fix = "write [analysts.<name>] with share = 0.5 below it, or remove analysts"
     return _require_section(document, "analysts", "", fix) if "analysts" in document else {}
 
 
 def _optional_approval(document: Mapping[str, Any]) -> ApprovalRules | None:
-    fix = "add [approval] with approvals = 1, or remove it"
+    fix = "write [approval] with approvals = 1 below it, or remove approval"
     section = _require_section(document, "approval", "", fix) if "approval" in document else None
     return None if section is None else ApprovalRules.parse(section)
 
@@ -540,7 +540,9 @@ def _parse_smartnoise_domain(place: str, column: Mapping[str, Any]) -> Domain:
     kind = _TYPES.get(str(column.get("type")))
     if kind is None:
         type_names = ", ".join(_TYPES)
-        raise InvalidPolicy(f"a column must have one of the types {type_names}", place=place, fix="write type: int")
+        raise InvalidPolicy(
+            f"a column must have one of the types {type_names}", place=place, fix="for example, write type: int"
+        )
     bounds = (column.get("lower"), column.get("upper"))
     has_bounds = kind.numeric and None not in bounds
     return with_policy_path(place, lambda: Domain(kind, bounds=bounds if has_bounds else None))  # type: ignore[arg-type]

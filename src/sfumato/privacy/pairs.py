@@ -90,8 +90,9 @@ def _mass_missing_from_one(values: Exact, name: str) -> Fraction:
 def _normalise_probabilities(values: Exact, name: str) -> Exact:
     total = sum(values, _ZERO)
     if abs(total - 1) > _TOLERANCE:
-        got = ValueWords(f"{len(values)} numbers that sum to {float(total)!r}")
-        raise InvalidParameter(name, got, "probabilities that sum to 1", fix="divide the probabilities by their sum")
+        got = ValueWords(f"{len(values)} numbers that sum to {float(total)!r}" if values else "an empty list")
+        fix = "divide the probabilities by their sum" if total else "write a list such as [0.25, 0.75]"
+        raise InvalidParameter(name, got, "probabilities that sum to 1", fix=fix)
     return tuple(value / total for value in values)
 
 

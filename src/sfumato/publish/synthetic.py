@@ -322,7 +322,11 @@ class Synthetic:
             return f"bins of {self.attributes[deciding].name} hold several values"
         if self.model.tree.clique_index_with((deciding, decided)) is None:
             return "the model does not hold both together"
-        return "the policy's impossible conditions leave no such row" if self.sampling_model is self.model else ""
+        return (
+            "the conditions listed as impossible in the policy leave no such row"
+            if self.sampling_model is self.model
+            else ""
+        )
 
     @cached_property
     def _conditionals(self) -> Any:

@@ -352,7 +352,9 @@ def _parse_bundle(content: bytes, path: str | os.PathLike[str]) -> Bundle:
 def _read_file(path: str | os.PathLike[str]) -> bytes:
     try:
         if not os.path.isfile(path):
-            raise SfumatoError("this file does not exist", place=str(path), fix="name the .zip file of a bundle")
+            raise SfumatoError(
+                "this file does not exist", place=str(path), fix="check the path: a bundle is a .zip file"
+            )
         if os.path.getsize(path) > _MAX_BYTES:
             raise _damaged_bundle_error(path, f"it has more than {_MAX_BYTES:,} bytes")
         return Path(path).read_bytes()

@@ -77,14 +77,14 @@ def checked_questions(questions: object) -> tuple[Attribute, ...]:
     """Check attributes as questions of one form: their number, their sizes, and distinct names."""
     if not isinstance(questions, (tuple, list)) or not 1 <= len(questions) <= MAX_QUESTIONS:
         fix = 'make the form with collect({"smokes": ["yes", "no"]}, epsilon=1)'
-        raise InvalidParameter("questions", questions, f"a list of 1 to {MAX_QUESTIONS} attributes", fix=fix)
+        raise InvalidParameter("questions", questions, f"a list of 1 to {MAX_QUESTIONS} questions", fix=fix)
     for question in questions:
         if type(question) is not Attribute or not 2 <= question.size <= MAX_CELLS:
-            rule = f"a list of attributes with 2 to {MAX_CELLS:,} possible answers each, other answers included"
+            rule = f"a list of questions with 2 to {MAX_CELLS:,} possible answers each, other answers included"
             raise InvalidParameter("questions", question, rule, fix="merge rare answers, or use wider bins")
     if len({question.name for question in questions}) != len(questions):
         raise InvalidParameter(
-            "questions", [question.name for question in questions], "a list of attributes with different names"
+            "questions", [question.name for question in questions], "a list of questions with different names"
         )
     return tuple(questions)
 

@@ -147,7 +147,7 @@ def test_what_is_wanted_decides(curator: sf.Curator) -> None:
     ) as refusal:
         question.release(free=True, within={"n": 2})
     assert refusal.value.code == "too-wide"
-    with pytest.raises(InvalidParameter, match=r"given for columns of numbers \(n\)"):
+    with pytest.raises(InvalidParameter, match=r"limited to columns of numbers \(n\)"):
         question.release(free=True, within={"k": 2})
     assert spent(curator) == before
 

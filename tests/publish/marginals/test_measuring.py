@@ -533,7 +533,7 @@ def wide() -> Iterator[DuckDB]:
         (8, {}, "from 1 to"),
         (2, {"columns": ["sex", "sex"]}, "a list of different columns"),
         (SETS, {"columns": ["sex"]}, "left out"),
-        (SETS, {"weights": [1, 1]}, "3 numbers"),
+        (SETS, {"weights": [1, 1]}, "a list of length 3"),
         (SETS, {"weights": [1, 1, 0]}, "> 0"),
         (SETS, {"weights": {("sex", "age"): -1}}, "> 0"),
         (SETS, {"weights": {("sex", "smokes"): 1}}, "a mapping from the requested marginals"),

@@ -34,7 +34,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
     "--private-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Instead of printing, write a page with plots, such as out.html, readable by you alone.",
+    help="Write a page with plots to FILE, such as out.html, readable by you alone, instead of printing.",
 )
 @options.as_json
 def command(

@@ -75,7 +75,8 @@ session_id = click.option(
 analyst = click.option(
     "--analyst",
     metavar="NAME",
-    help="Ask as this analyst of the policy: within their share, under their name in the ledger.",
+    help="Ask as this analyst, named in the policy: the price comes out of their share and is recorded under their "
+    "name.",
 )
 synopsis_file = click.argument("file", type=click.Path(path_type=Path))
 as_csv = click.option(

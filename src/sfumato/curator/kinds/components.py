@@ -28,7 +28,7 @@ class ComponentsSpec(Spec["ComponentsProposal"]):
     table: Rows = option_field(ROWS_HELP)
     columns: Names = option_field("Two or more columns of numbers with declared bounds.")
     where: Text | None = option_field("An SQL condition that selects rows.", None)
-    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    rows: Count | None = option_field("Count at most this many rows per unit.", None)
 
 
 def propose(workspace: Workspace, spec: ComponentsSpec) -> ComponentsProposal:

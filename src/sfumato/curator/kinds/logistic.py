@@ -34,7 +34,7 @@ class LogisticSpec(Spec["LogisticProposal"]):
         "The value of the target that counts as the event; by default the second of two.", None
     )
     where: Text | None = option_field("An SQL condition that selects rows.", None)
-    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    rows: Count | None = option_field("Count at most this many rows per unit.", None)
 
 
 def propose(workspace: Workspace, spec: LogisticSpec) -> LogisticProposal:

@@ -38,7 +38,7 @@ class MarginalsSpec(Spec["MarginalsProposal"]):
     objective: Objective = option_field("Minimise the sum of all variances, or the largest one.", "total")
     where: Text | None = option_field("An SQL condition that selects rows.", None)
     columns: Names | None = option_field("The columns; by default all with declared values.", None)
-    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    rows: Count | None = option_field("Count at most this many rows per unit.", None)
 
 
 def propose(workspace: Workspace, spec: MarginalsSpec) -> MarginalsProposal:

@@ -37,7 +37,7 @@ class MwemSpec(Spec["MwemProposal"]):
     rounds: Count = option_field("The number of marginals or counts that are chosen and measured.", 10)
     textbook: bool = option_field("Measure single counts and use each once, as in the published algorithm.", False)
     where: Text | None = option_field("An SQL condition that selects rows.", None)
-    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    rows: Count | None = option_field("Count at most this many rows per unit.", None)
     update: Text | None = option_field(
         "notes: use the update rule of the lecture notes on private multiplicative weights.", None
     )

@@ -31,7 +31,7 @@ class OnlineSpec(Spec["OnlineProposal"]):
     ways: Count = option_field("All marginals of this many columns are measured.", 3)
     rounds: Count = option_field("The largest number of updates of the hypothesis.", 20)
     where: Text | None = option_field("An SQL condition that selects rows.", None)
-    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    rows: Count | None = option_field("Count at most this many rows per unit.", None)
     textbook: bool = option_field("Measure the number of rows only, and start from a uniform table.", False)
 
 

@@ -31,7 +31,7 @@ class RegressionSpec(Spec["RegressionProposal"]):
     target: Name | None = option_field("Without a formula: the column to explain.", None)
     on: Names | None = option_field("Without a formula: the columns that explain the target.", None)
     where: Text | None = option_field("An SQL condition that selects rows.", None)
-    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    rows: Count | None = option_field("Count at most this many rows per unit.", None)
     robust: bool = option_field(
         "Whether sampling errors allow for unequal variances and for correlated rows of a unit; this "
         "takes a fifth of ρ.",

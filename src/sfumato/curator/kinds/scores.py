@@ -32,7 +32,7 @@ class ScoreSpec(Spec["ScoreProposal"]):
     worst: bool = option_field("Score the worst marginal instead of the mean.", False)
     columns: Names | None = option_field("The columns to compare.", None)
     where: Text | None = option_field("An SQL condition that selects private rows.", None)
-    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    rows: Count | None = option_field("Count at most this many rows per unit.", None)
     total: Number | None = option_field("The number of private rows, if it is public.", None)
 
 

@@ -40,7 +40,7 @@ class SynthesisSpec(Spec["SynthesisProposal"]):
         'Weights of columns, such as {"income": 3}.', None
     )
     where: Text | None = option_field("An SQL condition that selects rows.", None)
-    rows: Count | None = option_field("The largest number of rows per unit that count.", None)
+    rows: Count | None = option_field("Count at most this many rows per unit.", None)
     one_row_per: Name | None = option_field('With an order: "unit", so that one row of each unit is used.', None)
     order: Name | None = option_field(
         "Which row of a unit is used: the first by this column, or the last with DESC.", None

@@ -537,12 +537,12 @@ def _parse_half_width_goals(
 def unknown_column_error(name: str, columns: Iterable[str]) -> InvalidParameter:
     """Return the refusal of a half-width for a column that the question does not have."""
     choices = ", ".join(columns)
-    rule = f"given for columns of numbers ({choices})"
+    rule = f"limited to columns of numbers ({choices})"
     return InvalidParameter("within", name, rule, fix=f"give a half-width for one or more of these columns: {choices}")
 
 
 def _no_half_width_error(*names: str) -> InvalidParameter:
-    rule = "given for columns of noisy numbers, because keys and selected values have no half-width"
+    rule = "limited to columns of noisy numbers, because keys and selected values have no half-width"
     fix = "give epsilon (--epsilon) and call error() (--dry-run) to see how good a selection is"
     return InvalidParameter("within", ", ".join(names), rule, fix=fix)
 

@@ -201,7 +201,7 @@ def combines_noisy_rows(query: Query) -> bool:
 
 def discovery_notes(threshold: KeyThreshold, group_count: int, max_groups: int, query: Query) -> tuple[str, ...]:
     """Return the notes of an answer with discovered groups."""
-    sentences = [f"Groups are found in the data: {threshold_words(threshold)}."]
+    sentences = [f"Groups are found in the data, and small ones may be missing: {threshold_words(threshold)}."]
     sentences += [_COMBINED_NOTE] if combines_noisy_rows(query) else []
     sentences += ["No group has enough units to be shown."] if not group_count else []
     sentences += (

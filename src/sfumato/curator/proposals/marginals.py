@@ -656,7 +656,7 @@ def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights
             parsed[index_of_set[key]] = exact(weight, "weights", POSITIVE)
         return tuple(parsed)
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Sequence) or len(weights) != len(sets):
-        raise InvalidParameter("weights", weights, f"a list of {len(sets)} numbers, one for each marginal")
+        raise InvalidParameter("weights", weights, f"a list of length {len(sets)}, with a number for each marginal")
     return tuple(exact(weight, "weights", POSITIVE) for weight in weights)
 
 

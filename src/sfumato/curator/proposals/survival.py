@@ -307,7 +307,7 @@ def _declared_periods(source: SurvivalColumns, time: Domain) -> TimePeriods:
     periods = TimePeriods(low, high, every, whole)
     if periods.count > MAX_PERIODS:
         least = (high - low) / MAX_PERIODS
-        rule = f"large enough for at most {MAX_PERIODS} periods, because noise adds up over them"
+        rule = f"large enough to make at most {MAX_PERIODS} periods, because their noise adds up"
         raise InvalidParameter("every", format_exact(every), rule, fix=f"write every={math.ceil(least) or 1}")
     return periods
 

@@ -146,6 +146,8 @@ COMMIT
 """
 _KEEPALIVE = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "4", "tcp_user_timeout": "30000"}
 _UTF8 = "UTF8"
+_PRIMARY_FIX = "connect to the primary server; if the address lists several, add target_session_attrs=read-write to it"
+_READ_ONLY_FIX = "set default_transaction_read_only to off for this role, database or server"
 _WARNING = "01"
 """The class of the server's codes for warnings."""
 _REFUSED = "FATAL:  "
@@ -329,13 +331,15 @@ class PostgresSession:
 
     def _require_writable(self, recovering: bool, read_only: str, encoding: str) -> None:
         if recovering or read_only == "on":
-            state = (
-                "is a standby or is still recovering" if recovering else "is read-only (default_transaction_read_only)"
+            state, fix = (
+                ("is a standby or is still recovering", _PRIMARY_FIX)
+                if recovering
+                else ("is read-only (default_transaction_read_only)", _READ_ONLY_FIX)
             )
             raise LedgerUnavailable(
                 f"a ledger needs a server that accepts writes, and this one {state}",
                 place=self.place,
-                fix="name the primary server: target_session_attrs=read-write in the address finds it among several",
+                fix=fix,
             )
         if encoding != _UTF8:
             raise LedgerUnavailable(
@@ -479,7 +483,7 @@ _TROUBLES = {
     "42P01": _MISSING,
     "3F000": _MISSING,
     "42703": _MISSING,
-    "25006": ("the ledger's server is read-only now", "name the primary server"),
+    "25006": ("the ledger's server is read-only now", "connect to the primary server"),
     "25P03": _SLOW,
     "57014": ("the server ended a statement that took too long; nothing was charged", "try again"),
     "53300": ("the ledger's server has no free connection", "raise max_connections there, or try again later"),

@@ -355,7 +355,7 @@ class ColumnSetDistances:
         if any(type(penalty) is not int for penalty in self.penalties):
             raise InvalidParameter("penalties", self.penalties[:3], "a list of whole numbers")
         if any(view.reading != self.views[0].reading for view in self.views):
-            raise InvalidParameter("views", len(self.views), "a list of views that share one reading")
+            raise InvalidParameter("views", ValueWords("views of different readings"), "a list of views of one reading")
 
     @property
     def bounded(self) -> BoundedPlan:

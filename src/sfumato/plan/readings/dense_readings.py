@@ -101,7 +101,7 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
             raise InvalidParameter(
                 "cells",
                 ValueWords(f"{len(self.cells)} lists" + (f", of {sizes} cells" if sizes else "")),
-                f"a list of {len(self.bounded.plan.keys)} lists of cells, one for each key, and none of them empty",
+                f"a list of length {len(self.bounded.plan.keys)}, with a non-empty list of cells for each key",
             )
         if any(len(set(key_cells)) != len(key_cells) or None in key_cells for key_cells in self.cells):
             raise InvalidParameter(
@@ -332,7 +332,7 @@ class CountDistances:
                 "predicted", len(self.predicted), "a list with one array for each view, of the same length as the view"
             )
         if any(view.reading != self.views[0].reading for view in self.views):
-            raise InvalidParameter("views", len(self.views), "a list of views that share one reading")
+            raise InvalidParameter("views", ValueWords("views of different readings"), "a list of views of one reading")
 
     @property
     def bounded(self) -> BoundedPlan:

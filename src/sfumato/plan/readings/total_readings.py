@@ -268,12 +268,12 @@ class ThresholdWeights:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(self.values))
         object.__setattr__(self, "reached", tuple(self.reached))
-        is_rising = all(type(value) is int and 0 < value <= 10**12 for value in self.values)
-        is_rising &= all(a < b for a, b in pairwise(self.values))
-        if not self.values or not is_rising:
+        are_allowed = all(type(value) is int and 0 < value <= 10**12 for value in self.values)
+        if not self.values or not are_allowed or not all(a < b for a, b in pairwise(self.values)):
+            got = "values that do not ascend" if are_allowed else "a value that is not such a number"
             raise InvalidParameter(
                 "values",
-                ValueWords("other values, or another order"),
+                ValueWords(got if self.values else "an empty list"),
                 "a list of ascending whole numbers from 1 to 1e12",
             )
         if not self.reached or not all(
@@ -281,7 +281,7 @@ class ThresholdWeights:
         ):
             raise InvalidParameter(
                 "reached",
-                ValueWords("other numbers" if self.reached else "an empty list"),
+                ValueWords("a number that is not one of these" if self.reached else "an empty list"),
                 f"a list of whole numbers from 0 to {len(self.values)}, one for each group",
             )
 

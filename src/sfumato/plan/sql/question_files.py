@@ -14,6 +14,7 @@ from sfumato.quick_dataclass import dataclass
 
 LONGEST = 8 << 20
 MAX_QUESTIONS = 5_000
+_PLACE = "the file of questions"
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,18 @@ def split_questions(source: str) -> tuple[WrittenQuestion, ...]:
     """Split a text into its statements; comments between them belong to none. At least one is required."""
     if len(source) > LONGEST:
         raise Unsupported(
-            "too-long", f"a file of questions can have at most {LONGEST >> 20} MB of text", fix="split the file"
+            "too-long",
+            f"a file of questions can have at most {LONGEST >> 20} MB of text",
+            fix="split the file",
+            place=_PLACE,
         )
     try:
         tokens = sqlglot.tokenize(source, dialect="duckdb")
     except SqlglotError:
         rule = "a file of questions must be SQL, with semicolons between the questions"
-        raise Unsupported("not-sql", rule, fix="close every quote and every comment in the file") from None
+        raise Unsupported(
+            "not-sql", rule, fix="close every quote and every comment in the file", place=_PLACE
+        ) from None
     token_spans, first = [], None
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
@@ -46,10 +52,15 @@ def split_questions(source: str) -> tuple[WrittenQuestion, ...]:
             token_spans.append([token, token])
         token_spans[-1][1] = token
     if not token_spans:
-        raise Unsupported("no-question", "the file has no questions", fix="write at least one SELECT … FROM …;")
+        raise Unsupported(
+            "no-question", "the file has no questions", fix="write at least one SELECT … FROM …;", place=_PLACE
+        )
     if len(token_spans) > MAX_QUESTIONS:
         raise Unsupported(
-            "too-many-questions", f"a file can have at most {MAX_QUESTIONS:,} questions", fix="split the file"
+            "too-many-questions",
+            f"a file can have at most {MAX_QUESTIONS:,} questions",
+            fix="split the file",
+            place=_PLACE,
         )
     return tuple(
         WrittenQuestion(source[start.start : end.end + 1], source.count("\n", 0, start.start) + 1)

@@ -421,7 +421,7 @@ def _lower_pad(node: exp.Pad, read: Read) -> Expression:
     length = require_literal(read(node.expression), Type.INTEGER, "the length")
     fill = " " if fill_node is None else str(require_literal(read(fill_node), Type.TEXT, "the fill", example="'0'"))
     if not isinstance(length, int) or not 0 <= length <= LONGEST or len(fill) != 1:
-        rule = f"LPAD and RPAD take a length of 0 to {LONGEST:,} and one character to fill with"
+        rule = f"LPAD and RPAD take a length from 0 to {LONGEST:,} and one character as the fill"
         raise Unsupported("pad", rule, fix="write LPAD(x, 5, '0')")
     end, filling = literal(Type.INTEGER, length), literal(Type.TEXT, fill * length)
     is_left = bool(node.args.get("is_left"))

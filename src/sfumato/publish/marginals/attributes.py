@@ -233,7 +233,8 @@ def _checked_levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
             raise InvalidParameter(
                 "levels",
                 level,
-                "a list of levels from fine to coarse, in which cells of one group stay together at every later level",
+                "a list of levels from fine to coarse, each made by merging groups of the one before",
+                fix="for 4 cells, for example, write levels=[[0, 0, 1, 2], [0, 0, 0, 1]]",
             )
         if level.count(level[-1]) != 1:
             raise InvalidParameter(
@@ -422,7 +423,7 @@ def infer_dependency(
         raise InvalidParameter(
             "counts",
             ValueWords(f"shape {counts.shape}"),
-            f"an array of {deciding.size} rows and a column for each determined cell",
+            f"an array with a row for each of the {deciding.size} deciding cells and a column for each decided cell",
         )
     ruled_out = np.zeros(counts.shape, bool) if impossible is None else impossible
     is_possible = ~(ruled_out & ~ruled_out.all(1, keepdims=True))

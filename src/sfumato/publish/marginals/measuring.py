@@ -260,7 +260,7 @@ class PublishedMarginals:
             raise InvalidParameter(
                 "values",
                 ValueWords(f"a list of {len(self.values)}"),
-                f"a list of {len(shapes)} strings, one for each part of the plan",
+                f"a list of length {len(shapes)}, with a string for each part of the plan",
             )
         for text, shape in zip(self.values, shapes, strict=True):
             require_integer_count("values", text, math.prod(shape))

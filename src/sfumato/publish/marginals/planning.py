@@ -89,7 +89,7 @@ class MarginalWorkload:
             )
         weights = tuple(exact(weight, "weights", POSITIVE.for_list) for weight in self.weights)
         if weights and len(weights) != len(sets):
-            raise InvalidParameter("weights", self.weights, f"a list of {len(sets)} numbers, one for each set")
+            raise InvalidParameter("weights", self.weights, f"a list of length {len(sets)}, with a number for each set")
         object.__setattr__(self, "sets", sets)
         object.__setattr__(self, "weights", () if set(weights) == {Fraction(1)} else weights)
         object.__setattr__(self, "ranges", tuple(self.ranges))
@@ -205,10 +205,10 @@ class NoisePlan:
         self.workload.require_valid(self.attributes)
         block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
         marginal_sets = [parse_attribute_indices(planned.attribute_set, self.attributes) for planned in self.marginals]
-        if len(set(block_keys)) != len(block_keys) or len(set(marginal_sets)) != len(marginal_sets):
-            raise InvalidParameter(
-                "blocks", ValueWords("the same block or marginal twice"), "a list of different blocks"
-            )
+        for noun, planned_keys in (("block", block_keys), ("marginal", marginal_sets)):
+            if len(set(planned_keys)) != len(planned_keys):
+                got = ValueWords(f"the same {noun} twice")
+                raise InvalidParameter(f"{noun}s", got, f"a list of different {noun}s")
         if block_keys and marginal_sets:
             raise InvalidParameter("blocks", len(block_keys), "left out, because marginals are given")
         if not block_keys and not marginal_sets:

@@ -219,7 +219,8 @@ def _replace(x: Expression, old: Expression, new: Expression) -> TypedCall:
     require_literal(old, Type.TEXT, "the text to replace")
     if len(str(require_literal(new, Type.TEXT, "the replacement"))) > _REPLACEMENT:
         rule = f"the replacement can have at most {_REPLACEMENT} characters"
-        raise Unsupported("replacement", rule, fix="use CASE WHEN x = 'old' THEN 'new' ELSE x END")
+        fix = "shorten the replacement; for whole values, use CASE WHEN x = 'old' THEN 'new' ELSE x END"
+        raise Unsupported("replacement", rule, fix=fix)
     converted = require_text(x), old, new
     max_letters = _replaced_letters(Call("REPLACE", converted, x.domain))
     return converted, _text_domain(max_letters, x)
