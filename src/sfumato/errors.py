@@ -513,8 +513,8 @@ class NotThere(SfumatoError):
         self.what = what if len(what) <= MAX_FACT_LENGTH else what[: MAX_FACT_LENGTH - 1] + "…"
         *_, kind, last = "", "", *self.what.split()
         noun = f"{kind} number" if kind and last.isdecimal() else "address" if kind == "this" else "name"
-        fix = f"check the {noun}, or ask the owner"
-        super().__init__(f"{self.what} does not exist, or you cannot see it", place=self.what, fix=fix)
+        rule = f"{self.what} does not exist, or you cannot see it"
+        super().__init__(rule, place=self.what, fix=f"check the {noun}, or ask the owner")
 
 
 class Paused(SfumatoError):
@@ -523,11 +523,8 @@ class Paused(SfumatoError):
     code = "paused"
 
     def __init__(self, policy: str) -> None:
-        super().__init__(
-            f"the owner has paused the policy {shorten(policy)}, so new questions are refused; nothing was charged",
-            place=f"policy {shorten(policy)}",
-            fix="ask again later; stored answers stay free",
-        )
+        rule = f"the owner has paused the policy {shorten(policy)}, so new questions are refused; nothing was charged"
+        super().__init__(rule, place=f"policy {shorten(policy)}", fix="ask again later; stored answers stay free")
         self.policy = policy
 
 

@@ -53,7 +53,6 @@ REGISTRY = Registry(
         ),
     ),
     exempt={
-        "privacy.budget._remaining_pure": "it is the pure part of Budget.remaining, which has vectors",
         "privacy.budget._remaining_pure_units": "it is the pure part of Budget.remaining, which has vectors",
         "ledger.accounts.approvals.ApprovalCondition._covers_charge": (
             "it compares a sum of exact fractions with a granted share: tests/ledger/test_approval_requests.py"

@@ -49,7 +49,6 @@ REGISTRY = Registry(
     exempt={
         "privacy.budget.Budget.__init__": "its allowances are those of renyi_allowance and allowance_units",
         "privacy.budget.Budget.charge": "it adds a cost, which has vectors",
-        "privacy.budget._remaining_pure": "it is the pure part of Budget.remaining, which has vectors",
         "privacy.budget._remaining_pure_units": "it is the pure part of Budget.remaining, which has vectors",
         "privacy.budget._search_largest_pure": "it is Budget.largest_pure, which has vectors",
         "privacy.reading._log_odds_bound.bound": "the whole search over it has vectors",
