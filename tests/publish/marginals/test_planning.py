@@ -428,7 +428,7 @@ def test_planned_blocks_and_workloads_at_their_edges() -> None:
         NoisePlan((*own, "a"), MarginalWorkload(((0,),)), (PlannedBlock((), Fraction(5)),))  # type: ignore[arg-type]
     whole = PlannedMarginal((0,), Fraction(2))
     for blocks_, marginals in (((), ()), ((PlannedBlock((), Fraction(5)),), (whole,)), ((), (whole, whole))):
-        with pytest.raises(InvalidParameter, match="block|marginal"):
+        with pytest.raises(InvalidParameter, match=r"block|marginal"):
             NoisePlan(own, MarginalWorkload(((0,),)), blocks_, marginals)
 
 
