@@ -250,7 +250,11 @@ class StepCounts:
         object.__setattr__(self, "counts", tuple(self.counts))
         codec.check_simple_fields(self)
         if not self.counts or not all(type(count) is int for count in self.counts):
-            raise InvalidParameter("counts", ValueWords("other values"), "a list of whole numbers")
+            raise InvalidParameter(
+                "counts",
+                ValueWords("values that are not whole numbers" if self.counts else "an empty list"),
+                "a non-empty list of whole numbers",
+            )
 
     @property
     def span(self) -> Span | None:

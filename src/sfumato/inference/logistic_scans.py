@@ -88,7 +88,9 @@ class ScanFactors:
         columns = tuple(measure.value for measure in measures[1 : 1 + count])
         tests = [measure.where for measure in measures[1 + count :]]
         if len(tests) != len(logistic.levels) + 1 or None in tests:
-            raise InvalidParameter("measures", ValueWords("other sums"), "one sum for each factor of a scan")
+            raise InvalidParameter(
+                "measures", ValueWords("sums that do not match the factors"), "one sum for each factor of a scan"
+            )
         *levels, event = tests
         by_level = dict(zip(logistic.levels, levels, strict=True))
         return cls(require_scaled_columns(columns, logistic.design.scale), by_level, event)  # type: ignore[arg-type]
@@ -178,7 +180,11 @@ class ScanWeights:
     def totals(self, bounded_plan: BoundedPlan) -> WeightedTotals:
         """Return the sums of a plan as one vector."""
         if len(bounded_plan.measures) != len(self.weights):
-            raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each moment")
+            raise InvalidParameter(
+                "bounded",
+                ValueWords(f"a plan with {len(bounded_plan.measures)}"),
+                f"a plan with {len(self.weights)} exact sums, one for each moment",
+            )
         return WeightedTotals(bounded_plan, self.weights, self.row_squares, OPPOSED)
 
     @property
@@ -253,7 +259,11 @@ class NoisyScan:
         object.__setattr__(self, "totals", tuple(self.totals))
         codec.check_simple_fields(self)
         if not self.totals or not all(type(number) is int for number in (*self.totals, *self.coefficients)):
-            raise InvalidParameter("totals", ValueWords("other values"), "lists of whole numbers")
+            raise InvalidParameter(
+                "totals",
+                ValueWords("values that are not whole numbers" if self.totals else "an empty list"),
+                "lists of whole numbers",
+            )
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,11 @@ def moment_totals(bounded_plan: BoundedPlan, design: Design) -> WeightedTotals:
     """Return all moments of a design as one vector: see the module's theorems."""
     weights = gram_weights(design)
     if len(bounded_plan.measures) != len(weights):
-        raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each moment")
+        raise InvalidParameter(
+            "bounded",
+            ValueWords(f"a plan with {len(bounded_plan.measures)}"),
+            f"a plan with {len(weights)} exact sums, one for each moment",
+        )
     return WeightedTotals(bounded_plan, weights, (WEIGHT * max_row_norm(bounded_plan, design)) ** 2, NOT_OPPOSED)
 
 
@@ -87,7 +91,11 @@ class NoisyMoments:
         object.__setattr__(self, "totals", tuple(self.totals))
         codec.check_simple_fields(self)
         if not self.totals or not all(type(total) is int for total in self.totals):
-            raise InvalidParameter("totals", ValueWords("other values"), "a list of whole numbers")
+            raise InvalidParameter(
+                "totals",
+                ValueWords("values that are not whole numbers" if self.totals else "an empty list"),
+                "a non-empty list of whole numbers",
+            )
 
 
 @dataclass(frozen=True)

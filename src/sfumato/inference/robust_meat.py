@@ -106,7 +106,9 @@ class MeatFactors:
         values = dict(zip(texts, (measure.value for measure in measures[1:]), strict=False))
         tests = [measure.where for measure in measures[1 + len(texts) :]]
         if len(tests) != len(design.levels) or None in tests:
-            raise InvalidParameter("measures", ValueWords("other sums"), "one sum for each factor of the meat")
+            raise InvalidParameter(
+                "measures", ValueWords("sums that do not match the factors"), "one sum for each factor of the meat"
+            )
         by_level = dict(zip(design.levels, tests, strict=True))
         return cls(
             require_scaled_columns([values[column.sql] for column in design.residual.columns], design.residual.scale),
@@ -157,7 +159,11 @@ def meat_totals(bounded_plan: BoundedPlan, design: Design) -> WeightedTotals:
     """
     weights, max_row_norm = gram_weights(design), len(design.blocks) * design.scale**2
     if len(bounded_plan.measures) != len(weights) + 1:
-        raise InvalidParameter("bounded", ValueWords("other measures"), "a plan that counts rows, then has every sum")
+        raise InvalidParameter(
+            "bounded",
+            ValueWords(f"a plan with {len(bounded_plan.measures)}"),
+            f"a plan with {len(weights) + 1} measures, the number of rows and every sum",
+        )
     return WeightedTotals(bounded_plan, weights, (WEIGHT * SQUARE_STEPS * max_row_norm) ** 2, NOT_OPPOSED)
 
 

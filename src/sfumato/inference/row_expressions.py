@@ -40,7 +40,7 @@ def rounded_coefficients(values: Floats) -> tuple[int, ...]:
 def require_scaled_columns(columns: Sequence[Expression | None], scale: int) -> tuple[Expression, ...]:
     """Return scaled columns whose ranges the plan knows to be within [−S, S]; others are refused."""
     if not all(_is_declared_within(column, scale) for column in columns):
-        raise InvalidParameter("measures", ValueWords("other ranges"), "columns within [−S, S]")
+        raise InvalidParameter("measures", ValueWords("columns with wider ranges"), "columns within [−S, S]")
     return tuple(column for column in columns if column is not None)
 
 

@@ -572,7 +572,7 @@ def test_what_does_not_go_together_is_told_in_flags(policy: Path) -> None:
     assert "Gaussian noise needs a δ" in gaussian
     assert "fix:   give a --delta, such as 1e-9, or --rho instead of --epsilon" in gaussian
     free = run("query", policy, COUNTS, "--free").stderr
-    assert "such as --epsilon or --within, and leave out --free" in free
+    assert "leave out --free and give --epsilon or --within" in free
     assert (
         "would REFUSE it now: sfumato budget shows what is left"
         in run("query", policy, COUNTS, "--epsilon", "99", "--dry-run").stdout

@@ -80,7 +80,7 @@ def format_refusal(refusal: SfumatoError, flags: Collection[str] = (), prefix: s
         return message
     flag_text = f"{prefix}{flag} {name}=" if flag == "limit" != name else f"{prefix}{flag}"
     return re.sub(
-        rf'(^|place: |set |give |write |leave out |value for )("?){re.escape(name)}\b\2',
+        rf'(^|^each value of |place: |set |give |write |leave out |value for )("?){re.escape(name)}\b\2',
         lambda match: f"{match[1]}{flag_text}",
         message,
     )
