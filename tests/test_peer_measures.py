@@ -103,7 +103,8 @@ def test_every_peer_has_a_run_and_a_failure_is_a_line(
 
     started: list[str] = []
 
-    def run(_: Any, _table: str, library: str, method: str, *_rest: Any) -> dict[str, float]:
+    def run(_: Any, run: tuple[str, str, str, str], *_rest: Any) -> dict[str, float]:
+        _, library, method, _ = run
         started.append(method)
         if method == "mst":
             raise script.subprocess.CalledProcessError(1, "pip", stderr="no such version")
@@ -112,7 +113,7 @@ def test_every_peer_has_a_run_and_a_failure_is_a_line(
     monkeypatch.setattr(script.PeerRuns, "run", run)
     rows, domain = inputs.wide(3, 20)
     table = inputs.LearningTable(rows, domain, "c0", 1, ("c1",))
-    runs_asked = script.PeerRuns(tmp_path, ["1"], ["mbi"], ["aim", "mst"], 2, script.Caps(60, 1000))
+    runs_asked = script.PeerRuns(tmp_path, ["1"], ["mbi"], ["aim", "mst"], 2, 2, script.Caps(60, 1000))
     runs_asked.compare("wide", table)
     printed = capsys.readouterr().out
     assert "mbi mst: FAILED: no such version" in printed

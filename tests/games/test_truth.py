@@ -219,7 +219,7 @@ def test_the_witness_is_a_case_that_gains_as_much() -> None:
         ),
         (lambda: games.line(1, 3), "points must be"),
         (lambda: games.line(3, 3, facilities=4), "facilities must be"),
-        (lambda: games.line(60, 3, facilities=30), "placements"),
+        (lambda: games.line(60, 3, facilities=30), "ways at the 60 places"),
         (lambda: games.graph([("a", "b"), ("c", "d")], 3), "a connected graph"),
         (lambda: games.graph([1, 2], 3), "pairs of nodes"),
         (lambda: games.graph([], 3), "2 to 60 nodes"),

@@ -369,12 +369,24 @@ class StoredAnswer:
         return cls(row.number, datetime_from_microseconds(row.time), body, read_widths(row.detail), row.hash)
 
 
-class CheckedWidths(dict[str, Fraction]):
-    """Half-widths by column that were checked; nobody changes them, so their text is written once."""
+class CheckedWidths(Mapping[str, Fraction]):
+    """Half-widths by column that were checked and cannot be changed: their text is written once."""
+
+    def __init__(self, widths: Mapping[str, Fraction]) -> None:
+        self._widths = dict(widths)
+
+    def __getitem__(self, column: str) -> Fraction:
+        return self._widths[column]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._widths)
+
+    def __len__(self) -> int:
+        return len(self._widths)
 
     @cached_property
     def written(self) -> str:
-        texts = {column: format_exact(width) for column, width in self.items()}
+        texts = {column: format_exact(width) for column, width in self._widths.items()}
         return json.dumps(texts, separators=(",", ":"))
 
 
@@ -384,8 +396,10 @@ def checked_widths(accuracy: Mapping[str, Number]) -> CheckedWidths:
     if not isinstance(accuracy, Mapping):
         raise InvalidParameter("accuracy", accuracy, "a mapping from columns to half-widths")
     return CheckedWidths(
-        (checked_text(column, "column"), exact(width, f"accuracy of {column!r}", NONNEGATIVE))
-        for column, width in accuracy.items()
+        {
+            checked_text(column, "column"): exact(width, f"accuracy of {column!r}", NONNEGATIVE)
+            for column, width in accuracy.items()
+        }
     )
 
 

@@ -507,7 +507,7 @@ def test_the_right_to_read_the_columns_of_one_table_is_enough(sessions: Sessions
     columns = {name: COLUMNS[name] for name in ("ward", "age")}
     with closing(MariaDB(declared(sessions.server, visits, user=f"few{visits}", columns=columns))) as engine:
         assert read(engine, BY_WARD, strategy=Strategy.REWEIGHT)[0][0] > 0
-    with pytest.raises(InvalidPolicy, match="no column note"):
+    with pytest.raises(InvalidPolicy, match="no column 'note'"):
         MariaDB(declared(sessions.server, visits, user=f"few{visits}"))
     with pytest.raises(InvalidPolicy, match="no such table"):
         MariaDB(declared(sessions.server, visits, user=f"few{visits}", relation="other"))

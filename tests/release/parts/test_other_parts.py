@@ -83,8 +83,8 @@ def test_numbers_of_a_hypothetical_group_are_those_expected_of_so_many_rows() ->
     quantiles: Any = (SimpleNamespace(probability=F(1, 2)), SimpleNamespace(probability=F(1)))
     assert QuantilesPart(sampled(), quantiles).numbers_per_group == 6
     members = [
-        SimpleNamespace(unit_value=F(1, 2), expected_contributions=(F(3), F(1, 4))),
-        SimpleNamespace(unit_value=F(4), expected_contributions=(F(1),)),
+        SimpleNamespace(unit_value=F(1, 2), middle_row_contributions=(F(3), F(1, 4))),
+        SimpleNamespace(unit_value=F(4), middle_row_contributions=(F(1),)),
     ]
     for sample, numbers in ((None, (60, 5, 2)), (F(1, 5), (12, 1, 0))):
         bounded: Any = SimpleNamespace(sample=sample, members=members)
@@ -117,9 +117,9 @@ def test_distinct_values_have_the_noise_of_their_share(monkeypatch: pytest.Monke
         assert measurement == (("Measurement", view, Laplace(24)),)
     assert readings == [("DistinctValueReading", plan, "v", ()), ("MatchedValueReading", matched, "v", ())]
     drawn: Any = [SimpleNamespace(mechanism=Laplace(5))]
-    assert part.compared_scales(drawn) == part.scales(drawn) == both.scales(drawn) == (NoisyScale(F(1), Laplace(5)),)
+    assert part.scales_for_reuse(drawn) == part.scales(drawn) == both.scales(drawn) == (NoisyScale(F(1), Laplace(5)),)
     # one unit moves 12 values where they are sampled, and 3 where they are matched
-    assert both.compared_scales(drawn) == (NoisyScale(F(1), Laplace(20)),)
+    assert both.scales_for_reuse(drawn) == (NoisyScale(F(1), Laplace(20)),)
     assert (part.shares, part.share_index(7), part.numbers_per_group) == (1, 0, 1)
     assert part.numbers_of_hypothetical_group(9) == (9,)
     assert part.steps([0, 0]) == (plan.measures[0],) * 2

@@ -127,7 +127,7 @@ def member(share: int, unit: Any, *contributions: Any, size: int = 1) -> Any:
     return SimpleNamespace(
         share_index=share,
         unit_value=Fraction(unit),
-        expected_contributions=tuple(map(Fraction, contributions)),
+        middle_row_contributions=tuple(map(Fraction, contributions)),
         size=size,
         step=Fraction(1, 2),
     )
@@ -150,7 +150,7 @@ def test_a_result_reads_the_totals_of_its_measures(monkeypatch: pytest.MonkeyPat
     seen: list[Any] = []
     effects = (2.0, 3.0, 4.0)
     monkeypatch.setattr(shares, "_reference_totals", lambda scaled: ("totals", scaled))
-    monkeypatch.setattr(shares, "_reference_noise", lambda scaled: ("noise", scaled))
+    monkeypatch.setattr(shares, "_probe_noise", lambda scaled: ("noise", scaled))
     monkeypatch.setattr(shares, "_effects_of_totals", lambda *arguments: seen.append(arguments) or effects)
     members = totals.bounded.members
     found = shares._wanted_result(asked(0, 0, 1, 2, estimator=lambda *own: own), Fraction(3), [totals])
@@ -168,7 +168,7 @@ def test_a_result_reads_the_totals_of_its_measures(monkeypatch: pytest.MonkeyPat
 def test_the_reference_group_has_ten_thousand_rows_a_quarter_off_the_middle() -> None:
     assert shares._reference_totals(member(0, 1, "0.5")) == (5000,)
     assert shares._reference_totals(member(0, 1, 2, 4)) == (20_000 * Fraction(5, 4), 40_000 * Fraction(3, 4))
-    assert shares._reference_noise(member(0, 1, 2, size=3)) == Fraction(1e-3) * 10_000 * 3 / 2
+    assert shares._probe_noise(member(0, 1, 2, size=3)) == Fraction(1e-3) * 10_000 * 3 / 2
 
 
 def test_effects_are_how_far_a_range_moves_with_the_noise_of_each_measure() -> None:

@@ -399,7 +399,7 @@ class Sources:
         cell = self._relations[table.name].find_column(column, path)
         if cell.item is None:
             raise InvalidPolicy(
-                f"{column} is not a list in its source",
+                f"'{column}' is not a list in its source",
                 place=f"{path}.most_items",
                 fix="remove most_items; lists are read from Parquet, DuckDB and Arrow, not from CSV",
             )
