@@ -382,3 +382,12 @@ def test_a_refusal_names_a_function_as_it_was_typed(text: str, name: str) -> Non
     with pytest.raises(Unsupported) as refused:
         lower_expression(parse_expression(text), resolve)
     assert name in refused.value.rule.split(" is not ")[0].split()
+
+
+@pytest.mark.parametrize("text", ["weight > 1e151", "age > 1e400", f"age = {2**70}", f"name = '{'x' * 20_000}'"])
+def test_a_refusal_of_a_literal_says_the_rule_of_one_value(text: str) -> None:
+    """A literal is the only value of its domain, but nobody wrote a list."""
+    with pytest.raises(Unsupported) as refused:
+        read(text)
+    assert refused.value.code == "literal"
+    assert "list" not in refused.value.rule

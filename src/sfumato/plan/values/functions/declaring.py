@@ -17,7 +17,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.values import intervals
 from sfumato.plan.values.expressions import Call, Expression, Literal
-from sfumato.policy.domains import Domain, Type, Value
+from sfumato.policy.domains import Domain, Type, Value, parse_value
 from sfumato.quick_dataclass import dataclass
 
 Rule = Callable[..., "Expression | tuple[Sequence[Expression], Domain]"]
@@ -176,9 +176,17 @@ def literal(sql_type: Type, value: Value) -> Literal:
     try:
         return Literal(value, Domain(sql_type, values=(value,)))
     except InvalidParameter as error:
-        raise Unsupported(
-            "literal", f"a value in a question must be {error.allowed}", fix=_LITERAL_FIXES[sql_type is Type.TEXT]
-        ) from None
+        rule = f"a value in a question must be {_rule_of_one_value(sql_type, value) or error.allowed}"
+        raise Unsupported("literal", rule, fix=_LITERAL_FIXES[sql_type is Type.TEXT]) from None
+
+
+def _rule_of_one_value(sql_type: Type, value: Value) -> str:
+    """Return the rule that a value breaks by itself, and not as one of a list; empty if it breaks none."""
+    try:
+        parse_value(sql_type, value, "value")
+    except InvalidParameter as error:
+        return error.allowed
+    return ""
 
 
 def null_literal(sql_type: Type = Type.TEXT) -> Literal:
