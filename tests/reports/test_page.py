@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from reports.accounts import ALIAS, PERSON, PLAIN, QUESTION, SECRETS, asked
-from sfumato.release.answers.answer_pages import render_belief_changes
+from sfumato.release.answers.answer_pages import render_belief_changes, render_protection
 from sfumato.reports import report
 from sfumato.reports.account_reports import collect_report, parse_questions_option, salted_hash
 
@@ -210,3 +210,12 @@ def test_what_an_attacker_gains_is_never_told_too_small(promise: sf.Guarantee, n
         told_of = cells[place * rows + 1 : (place + 1) * rows]
         exact = [each for each in (read.membership, read.attribute) if each is not None]
         assert all(each <= said <= each + 0.00101 for each, said in zip(exact, told_of, strict=True))
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_delta_is_not_called_the_probability_that_the_guarantee_fails(neighbours: str) -> None:
+    """(ε, δ)-DP bounds probabilities of outcomes, not that of a loss above ε (``privacy.reading``)."""
+    text = render_protection("all rows of one plane", neighbours)
+    assert "at most e^ε times" in text
+    assert "plus δ" in text
+    assert "fail" not in text

@@ -129,7 +129,7 @@ def _draw_delta_by_epsilon(epsilons: Sequence[float], deltas: Sequence[float]) -
     ends = (low, max(drawn[0], 2 * low))
     return line_chart(
         [PlottedLine("δ", tuple(epsilons), visible)],
-        LineAxes("δ at each ε: the probability of a larger loss", "ε", LinearScale, LogScale, y_range=ends),
+        LineAxes("δ at each ε: (ε, δ)-DP holds with this δ", "ε", LinearScale, LogScale, y_range=ends),
         260,
     )
 

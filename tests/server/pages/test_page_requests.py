@@ -14,13 +14,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from forked_commands import forked_command
 from server.pages.signed_in import SignedIn, fields, sign_in
 from server.running_server import BY_ORIGIN, COUNT, NO_TLS, RunningServer, running_server, write_club
-from sfumato.server.pages import released_pages
+from sfumato.server.pages import account_pages, released_pages
 from sfumato.server.pages.page_routes import PAGES
 from sfumato.server.pages.released_pages import page_kinds
 from sfumato.server.pages.rendering import RULES
@@ -490,3 +491,19 @@ def test_the_button_buys_at_the_delta_that_the_forecast_states(tmp_path: Path) -
         refused = ana.post(f"{POLICY}/answers", {**by_ward, "sql": by_ward["sql"] + " ORDER BY n", "request": "x" * 20})
         assert "finding them in the data needs an ε and a δ" in refused.text  # a form without it spends none
         ana.client.close()
+
+
+@pytest.mark.parametrize(
+    ("delta", "measured"), [("0", "by ε: all answers together keep ε = 3,"), ("1e-6", "by ε and δ:")]
+)
+def test_the_promise_does_not_call_delta_the_probability_of_an_exception(
+    tmp_path: Path, delta: str, measured: str
+) -> None:
+    """That of a loss above ε may be larger than δ (``privacy.reading``), so no page says "except with probability"."""
+    rows = sf.Table("visits", pa.table({"age": [1]}), {"age": sf.Domain("integer", bounds=(0, 9))}, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("visit", every_row=True), sf.Budget(3, delta), {"visits": rows})
+    with sf.Curator(policy, tmp_path / "a.ledger") as clinic:
+        text = " ".join(account_pages.promise_sentences(policy.public_face(), clinic.budget))
+    assert measured in text
+    assert ("δ = 1e-06" in text) is (delta != "0")
+    assert "except" not in text

@@ -204,8 +204,8 @@ def render_protection(unit: str, neighbours: str) -> str:
         change = "had never been in the data"
     return paragraph(
         f"This protects {unit}. Whatever is published here would have come out almost the same if {unit} {change}. "
-        "“Almost” is measured by ε (epsilon), and by δ (delta), the probability with which this guarantee may fail: "
-        "the smaller both are, the less anybody can learn about one of them."
+        "“Almost” is measured by ε (epsilon) and δ (delta): the probability of any outcome is at most e^ε times what "
+        "it would have been, plus δ. The smaller both are, the less anybody can learn about one of them."
     ) + paragraph(
         "What is true of the population as a whole is not protected: it can be learned whether or not one of "
         "them is in the data, and may then be assumed about each of them.",

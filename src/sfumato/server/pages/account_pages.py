@@ -18,6 +18,7 @@ from sfumato.errors import InvalidRequest, NotAllowed, SfumatoError, outcome
 from sfumato.ledger import Line
 from sfumato.policy.public_faces import PublicFace
 from sfumato.privacy import Neighbours
+from sfumato.privacy.amounts import format_guarantee
 from sfumato.privacy.numbers import format_exact, format_percent
 from sfumato.server.pages.browser_sessions import (
     authenticate_visitor,
@@ -210,15 +211,16 @@ def promise_sentences(face: PublicFace, standing: Standing | PeriodStandings) ->
     if isinstance(standing, PeriodStandings):
         bound = f"each {standing.per} has an account of its own; {standing.promise}"
     else:
-        delta_clause = f", except with probability δ = {format_exact(face.budget.delta)}" if face.budget.delta else ""
         bound = (
-            "all answers together stay within ε = "
-            f"{format_exact(face.budget.epsilon)}{delta_clause}, however many questions are asked"
+            f"all answers together keep {format_guarantee(face.budget.epsilon, face.budget.delta)}, however many "
+            "questions are asked"
         )
     rows = "this row" if face.unit.every_row else "these rows"
+    measures, smaller = ("ε and δ", "both are") if face.budget.delta else ("ε", "ε is")
     return (
         f"Protected: {face.unit}. Every answer would have come out almost the same if {rows} {change}.",
-        f"“Almost” is measured by ε: {bound}. The smaller ε is, the less anybody can learn about one {face.unit.name}.",
+        f"“Almost” is measured by {measures}: {bound}. The smaller {smaller}, the less anybody can learn about one "
+        f"{face.unit.name}.",
         "Facts about the population as a whole are not protected: answers are meant to show them.",
     )
 
