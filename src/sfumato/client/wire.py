@@ -346,7 +346,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "standing": ("curator.standings", "Standing"),
     "synopsis": ("publish.synopsis", "Synopsis"),
     "synthetic": ("publish.synthetic", "Synthetic"),
-    "synthetic-tables": ("publish.linked.synthetic_tables", "SyntheticTables"),
+    "synthetic-tables": ("publish.synthetic_tables", "SyntheticTables"),
     "tables": ("curator.described_tables", "Tables"),
     "workload-forecast": ("curator.proposals.workload_answers", "WorkloadForecast"),
 }

@@ -37,10 +37,10 @@ from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, SfumatoError, Unanswered, Unsupported
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.publish.linked.drawing import position_cells
-from sfumato.publish.linked.links import POSITIONS, TableLink
+from sfumato.publish.links import POSITIONS, TableLink
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.publish.synthesis.state import SynthesisState
+from sfumato.publish.synthetic_tables import position_cells
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")

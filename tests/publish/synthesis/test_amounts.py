@@ -28,8 +28,7 @@ from sfumato.errors import SfumatoError, Unsupported
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.synthesis import state as synthesis_state
 from sfumato.publish.synthesis.budget import SynthesisBudget
-from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step
-from sfumato.publish.synthesis.implications import Pairs
+from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Pairs, Step
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
 from sfumato.publish.synthesis.private_cells import MAX_BINS
 from sfumato.publish.synthesis.state import StepGenerator, SynthesisSetting, SynthesisState, pairs_with

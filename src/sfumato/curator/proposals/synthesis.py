@@ -62,11 +62,13 @@ from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import BARE, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, price_in_currency, round_amount_down
-from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step, counted_sets
-from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
-from sfumato.publish.synthesis.implications import (
+from sfumato.publish.synthesis.candidates import (
+    BYTES_PER_CELL,
+    Outcome,
     Pairs,
+    Step,
     Zeros,
+    counted_sets,
     decided_cells,
     deciding_cells,
     deciding_pairs,
@@ -76,6 +78,7 @@ from sfumato.publish.synthesis.implications import (
     zeros_from_policy,
     zeros_of_pair,
 )
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
 from sfumato.publish.synthesis.methods import aim, first_sets_and_amount, independent, mst, mwem
 from sfumato.publish.synthesis.private_cells import (
     CELLS_SHARE,

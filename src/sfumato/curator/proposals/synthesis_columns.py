@@ -18,7 +18,7 @@ from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS
 from sfumato.policy import Table
 from sfumato.privacy.numbers import Number
 from sfumato.publish.marginals.attributes import Attributes, measurable_column_names
-from sfumato.publish.synthesis.implications import implied_column, implied_columns
+from sfumato.publish.synthesis.candidates import implied_column, implied_columns
 from sfumato.publish.synthesis.private_cells import (
     CellPlan,
     ColumnOrigin,
