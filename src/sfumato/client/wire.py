@@ -324,8 +324,8 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "advice": ("curator.previews.advising", "Advice"),
     "answer": ("release.answers.answer", "Answer"),
     "answer-column": ("release.answers.answer_columns", "AnswerColumn"),
-    "answers": ("curator.proposals.workload_answers", "Answers"),
-    "bounds": ("curator.proposals.released_bounds", "Bounds"),
+    "answers": ("curator.proposals.stored_answers", "Answers"),
+    "bounds": ("curator.proposals.stored_answers", "Bounds"),
     "degrees": ("curator.proposals.degrees", "Degrees"),
     "explanation": ("curator.previews.explaining", "Explanation"),
     "fitted-model": ("publish.published_files", "FittedModel"),
@@ -341,14 +341,14 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "regression-forecast": ("curator.proposals.regressions", "RegressionForecast"),
     "running-answer": ("release.running_totals", "RunningAnswer"),
     "running-forecast": ("curator.proposals.running_counts", "RunningForecast"),
-    "session-answers": ("curator.proposals.session_answers", "SessionAnswers"),
-    "sold": ("curator.proposals.auction_outcomes", "AuctionOutcome"),
+    "session-answers": ("curator.proposals.stored_answers", "SessionAnswers"),
+    "sold": ("curator.proposals.stored_answers", "AuctionOutcome"),
     "standing": ("curator.standings", "Standing"),
     "synopsis": ("publish.synopsis", "Synopsis"),
     "synthetic": ("publish.synthetic", "Synthetic"),
     "synthetic-tables": ("publish.synthetic_tables", "SyntheticTables"),
     "tables": ("curator.described_tables", "Tables"),
-    "workload-forecast": ("curator.proposals.workload_answers", "WorkloadForecast"),
+    "workload-forecast": ("curator.proposals.stored_answers", "WorkloadForecast"),
 }
 """The module and class of every kind of value that a server sends."""
 

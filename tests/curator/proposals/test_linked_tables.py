@@ -33,7 +33,7 @@ from publish.linked.worlds import (
 from sfumato.cli import main
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, split_price_evenly
 from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.tab_releases import TabSeries
 from sfumato.errors import InvalidParameter, SfumatoError, Unanswered, Unsupported
 from sfumato.policy import Type
 from sfumato.privacy import codec

@@ -255,7 +255,18 @@ def test_children_are_expected_for_each_parent_that_the_model_expects(ends: bool
 def test_cells_of_positions_follow_from_the_number_of_children() -> None:
     cells = (*map(ListedCell, ("last", "only", "first", "between")), OtherCell())
     attribute = Attribute("position among q", Type.TEXT, cells)
-    assert synthetic_tables.position_cells(attribute, np.array([2, 0, 1, 4, 3])).tolist() == [2, 0, 1, 2, 3, 3, 0, 2, 3, 0]
+    assert synthetic_tables.position_cells(attribute, np.array([2, 0, 1, 4, 3])).tolist() == [
+        2,
+        0,
+        1,
+        2,
+        3,
+        3,
+        0,
+        2,
+        3,
+        0,
+    ]
     assert synthetic_tables.position_cells(attribute, np.array([0, 0])).tolist() == []
 
 
@@ -347,7 +358,9 @@ def test_children_with_an_order_are_sorted_by_it(face: Any, whole_rows: bool, mo
     monkeypatch.setattr(synthetic_tables.bits, "random_below_limits", lambda limits, _: limits - 1)
     monkeypatch.setattr(synthetic_tables.ModelPair, "_draw_cells", lambda *_: np.zeros((2, 2)))
     calls: list[Any] = []
-    monkeypatch.setattr(synthetic_tables, "sort_within_parents", lambda *arguments, **named: calls.append((*arguments, named)))
+    monkeypatch.setattr(
+        synthetic_tables, "sort_within_parents", lambda *arguments, **named: calls.append((*arguments, named))
+    )
     parent: Any = Model(["number of q", "a"], ["1", "2 or more"])
     child: Any = Model(["c", "d"], **face)
     parents = synthetic_tables.DrawnTable(Rows([], np.array([[2, 0], [1, 0]])), np.array([0, 1]), {})  # type: ignore[arg-type]

@@ -21,8 +21,7 @@ from covering_cases import covering
 from publish.synthesis.clinic import METHODS, PRICES
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.synthesis import SynthesisProposal, propose_synthesis
-from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
-from sfumato.curator.proposals.synthesis_series import run_steps
+from sfumato.curator.proposals.synthesis_series import SynthesisOptions, run_steps
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import SfumatoError, Unsupported
 from sfumato.publish.graph.models import GraphicalModel

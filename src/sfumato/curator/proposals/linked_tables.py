@@ -25,9 +25,14 @@ from sfumato.curator.proposals.linked_table_selects import (
     link_tables,
 )
 from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
-from sfumato.curator.proposals.synthesis_columns import SelectedCells, SynthesisOptions
-from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner, amount_to_hold, run_steps
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.synthesis_series import (
+    SelectedCells,
+    SynthesisOptions,
+    SynthesisStepRunner,
+    amount_to_hold,
+    run_steps,
+)
+from sfumato.curator.proposals.tab_releases import TabSeries
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog

@@ -26,16 +26,19 @@ from sfumato.curator.proposals.selected_columns import (
     refuse_unevaluable_conditions,
     zeros_with_condition,
 )
-from sfumato.curator.proposals.synthesis_columns import (
+from sfumato.curator.proposals.synthesis_series import (
     ModelColumns,
     SelectedCells,
     SynthesisOptions,
+    SynthesisStepRunner,
+    amount_to_hold,
     code_select,
     code_table,
     refuse_too_many_cells,
+    run_steps,
+    step_phase_text,
 )
-from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner, amount_to_hold, run_steps, step_phase_text
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.tab_releases import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.mechanisms.additive import MAX_STEPS
