@@ -10,7 +10,7 @@ from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.html_fragments import collapsed, paragraph, paragraphs, preformatted, table
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.number_formats import format_rounded_down
@@ -51,9 +51,11 @@ class Standing:
             object.__setattr__(self, name, _parse_amounts(getattr(self, name), name))
         listed = ", ".join(self.allowed)
         if set(self.spent) != set(self.allowed):
-            raise InvalidParameter("spent", self.spent, f"a mapping with an amount for each of {listed}")
+            rule = f"a mapping with the keys of allowed ({listed or 'none'}) and an amount for each"
+            raise InvalidParameter("spent", ValueWords(f"the keys {', '.join(self.spent) or 'none'}"), rule)
         if not set(self.left) <= set(self.allowed) or None in self.left.values():
-            raise InvalidParameter("left", self.left, f"a mapping to amounts, with keys among {listed}")
+            rule = f"a mapping from keys of allowed ({listed or 'none'}) to amounts"
+            raise InvalidParameter("left", self.left, rule)
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
             raise InvalidParameter(
                 "largest",

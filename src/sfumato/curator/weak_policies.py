@@ -69,8 +69,10 @@ def weak_policy_warnings(policy: Policy) -> tuple[str, ...]:
         warnings.append(_weak_epsilon_warning(policy))
     if has_unpermitted_delta(policy):
         warnings.append(
-            f"δ = {format_probability(policy.budget.delta)} for life is large: with that probability nothing is "
-            "promised; a new account would need allow_large_delta = true in the policy's budget"
+            f"δ = {format_probability(policy.budget.delta)} for life is large: a mechanism that publishes each "
+            "unit's rows with that probability would satisfy this guarantee; a new account would need "
+            "allow_large_delta = true in "
+            "the policy's budget"
         )
     return tuple(warnings)
 
@@ -113,7 +115,7 @@ def require_permitted_delta(policy: Policy, account_budget: Budget | None) -> No
         return
     raise InvalidPolicy(
         f"a δ of {format_probability(policy.budget.delta)} is too large (1/1000 or more): a mechanism that publishes "
-        "each unit's rows with that probability would satisfy it",
+        "each unit's rows with that probability would satisfy this guarantee",
         place="unit.budget.delta",
         fix="write a δ far below 1 / number of units, such as 1e-9; or, if you accept this δ, add allow_large_delta "
         "= true to the budget",
