@@ -20,7 +20,7 @@ from dataclasses import field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import InvalidParameter, InvalidPolicy
+from sfumato.errors import InvalidParameter, InvalidPolicy, ValueWords
 from sfumato.html_fragments import collapsed, paragraph, paragraphs, preformatted, table
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.number_formats import format_rounded_down
@@ -81,8 +81,9 @@ def weak_policy_warnings(policy: Policy) -> tuple[str, ...]:
         warnings.append(_weak_epsilon_warning(policy))
     if has_unpermitted_delta(policy):
         warnings.append(
-            f"δ = {format_probability(policy.budget.delta)} for life is large: with that probability nothing is "
-            "promised; a new account would need allow_large_delta = true in the policy's budget"
+            f"δ = {format_probability(policy.budget.delta)} for life is large: a mechanism that publishes each "
+            "unit's rows with that probability would satisfy this guarantee; a new account would need "
+            "allow_large_delta = true in the policy's budget"
         )
     return tuple(warnings)
 
@@ -125,7 +126,7 @@ def require_permitted_delta(policy: Policy, account_budget: Budget | None) -> No
         return
     raise InvalidPolicy(
         f"a δ of {format_probability(policy.budget.delta)} is too large (1/1000 or more): a mechanism that publishes "
-        "each unit's rows with that probability would satisfy it",
+        "each unit's rows with that probability would satisfy this guarantee",
         place="unit.budget.delta",
         fix="write a δ far below 1 / number of units, such as 1e-9; or, if you accept this δ, add allow_large_delta "
         "= true to the budget",
@@ -162,9 +163,11 @@ class Standing:
             object.__setattr__(self, name, _parse_amounts(getattr(self, name), name))
         listed = ", ".join(self.allowed)
         if set(self.spent) != set(self.allowed):
-            raise InvalidParameter("spent", self.spent, f"a mapping with an amount for each of {listed}")
+            rule = f"a mapping with the keys of allowed ({listed or 'none'}) and an amount for each"
+            raise InvalidParameter("spent", ValueWords(f"the keys {', '.join(self.spent) or 'none'}"), rule)
         if not set(self.left) <= set(self.allowed) or None in self.left.values():
-            raise InvalidParameter("left", self.left, f"a mapping to amounts, with keys among {listed}")
+            rule = f"a mapping from keys of allowed ({listed or 'none'}) to amounts"
+            raise InvalidParameter("left", self.left, rule)
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
             raise InvalidParameter(
                 "largest",

@@ -564,7 +564,7 @@ def _refuse_large_delta(delta: Fraction, proposed: Fraction, large_allowed: bool
     if delta >= LARGE_DELTA and not large_allowed:
         raise InvalidPolicy(
             "a δ of 1/1000 or more is refused by default: a mechanism that publishes each unit's rows with that "
-            "probability would satisfy it",
+            "probability would satisfy this guarantee",
             place=f"--delta {format_probability(delta)}",
             fix=f"give a smaller --delta, such as {format_probability(proposed)}; or add --allow-large-delta",
         )

@@ -633,7 +633,9 @@ def _target_index(
 def _require_valid_options(spec: SynthesisOptions) -> None:
     if spec.one_row_per not in (None, "unit") or (spec.one_row_per is None) != (spec.order is None):
         fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
-        rule = '"unit" if an order is given, and left out if not'
+        rule = "left out, because no order is given"
+        if spec.order is not None:
+            rule = 'given as "unit", because an order is given'
         raise InvalidParameter("one_row_per", spec.one_row_per, rule, fix=fix)
     if spec.method not in METHODS:
         raise InvalidParameter("method", spec.method, f"one of {', '.join(METHODS)}")
