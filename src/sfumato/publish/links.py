@@ -113,8 +113,9 @@ class TableLink:
 
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
-        if min(self.max_parents, self.max_children) < 1:
-            raise InvalidParameter("max_children", self.max_children, "a whole number ≥ 1, like max_parents")
+        for name in ("max_parents", "max_children"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(name, getattr(self, name), "a whole number ≥ 1")
         if not {*self.linked_columns} <= {*self.parent_columns}:
             raise InvalidParameter("linked_columns", self.linked_columns, "columns of the parent")
         if not {*self.previous_columns} <= {*self.child_columns} or (self.order and not self.child_columns):

@@ -337,7 +337,7 @@ class TablesManifest:
         if self.format != _FORMAT:
             raise InvalidParameter("format", self.format, f"{_FORMAT}")
         if {*self.members} != {MANIFEST, _MODELS} or not all(isinstance(text, str) for text in self.members.values()):
-            raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {_MODELS}")
+            raise sealed_files.unfit_members_error(self.members, [MANIFEST, _MODELS])
         object.__setattr__(self, "members", dict(self.members))
         for name, kind in {"price": Price, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):

@@ -215,7 +215,8 @@ def _require_covered_spread(
         spread = (
             f"made for scores whose differences change by up to {bound} when one unit is added, removed or replaced"
         )
-        fix = f"multiply the sensitivity of the mechanism by {mechanism.rate * bound / mechanism.epsilon} or more"
+        least = format_exact(mechanism.sensitivity * mechanism.rate * bound / mechanism.epsilon)
+        fix = f"write sensitivity={least} or more in the mechanism"
         raise InvalidParameter("mechanism", repr(mechanism), spread, fix=fix)
 
 

@@ -449,7 +449,7 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         (["patients", "wards"], {}, "wards is public"),
         (["visits", "patients"], {}, "one patient may have 3 rows in 'visits'"),
         (["visits", "stays"], {}, "one patient may have 3 rows in 'visits'"),
-        (["patients", "notes"], {}, "'name' of 'notes' has no values or bins to count by"),
+        (["patients", "notes"], {}, "'name' of 'notes' cannot be counted by values or bins"),
         (["notes", "drugs"], {}, "but notes does not declare"),
         (["patients", "visits"], {"order": "who"}, "order must be a column of visits"),
         (["patients", "visits"], {"order": 3}, "order must be a column of visits"),

@@ -458,8 +458,8 @@ MORE = {
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"columns": None}, "height.*has no values or bins|height.*have no values or bins"),
-        ({"columns": ["sex", "height"]}, "no values or bins to count by"),
+        ({"columns": None}, "height.*cannot be counted by values or bins"),
+        ({"columns": ["sex", "height"]}, "cannot be counted by values or bins"),
         ({"columns": ["sex", "weight"]}, "weight"),
         ({"columns": ["sex", "sex"]}, "a list of different columns"),
         ({"columns": []}, "columns"),
@@ -623,8 +623,8 @@ def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str)
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"one_row_per": "unit"}, "if an order is given, and left out if not"),
-        ({"order": "age"}, "if an order is given, and left out if not"),
+        ({"one_row_per": "unit"}, "left out, because no order is given"),
+        ({"order": "age"}, "because an order is given"),
         ({"one_row_per": "person", "order": "age"}, "unit"),
         ({"one_row_per": "unit", "order": "weight"}, "order"),
         ({"one_row_per": "unit", "order": "age, sex"}, "order"),
@@ -682,7 +682,7 @@ def test_a_select_is_released_with_its_own_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "given", "word"),
     [
-        ("SELECT age * 1.5 AS longer FROM people", {}, '"longer" has no values or bins to count by'),
+        ("SELECT age * 1.5 AS longer FROM people", {}, '"longer" cannot be counted by values or bins'),
         ("SELECT COUNT(*) AS n FROM people", {}, "unit|person|who"),
         ("SELECT sex FROM people LIMIT 3", {}, "row"),
         ("SELECT who FROM people", {}, "the SELECT has only the person"),

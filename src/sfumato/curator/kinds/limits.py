@@ -18,8 +18,8 @@ class LimitsSpec(Spec["LimitsProposal"]):
     """Find limits on rows and groups per unit that keep all rows of a share of the units."""
 
     table: Name = option_field("A private table of the policy, with an id.")
-    by: Name | Sequence[Name] = option_field("Columns whose groups are limited too.", ())
-    share: Number = option_field("The share of units that keep all their rows and groups.", "0.95")
+    by: Name | Sequence[Name] = option_field("Also find a limit on the number of groups of these columns.", ())
+    share: Number = option_field("The share of the units that should keep all their rows and groups.", "0.95")
 
 
 def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsProposal:

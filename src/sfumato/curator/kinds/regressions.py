@@ -33,8 +33,8 @@ class RegressionSpec(Spec["RegressionProposal"]):
     where: Text | None = option_field("An SQL condition that selects rows.", None)
     rows: Count | None = option_field("Count at most this many rows per unit.", None)
     robust: bool = option_field(
-        "Whether sampling errors allow for unequal variances and for correlated rows of a unit; this "
-        "takes a fifth of ρ.",
+        "Make sampling errors robust to unequal variances and to correlated rows of a unit; a fifth of ρ pays for "
+        "this.",
         False,
     )
 

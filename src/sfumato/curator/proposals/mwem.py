@@ -381,7 +381,10 @@ class MwemProposal(RehearseAlias, StoredProposal):
             if price.is_satisfied_by(steps.curve):
                 return steps
         raise InvalidParameter(
-            "price", str(price), "high enough for this many rounds", fix="give a higher price, or fewer rounds"
+            "price",
+            str(price),
+            "higher, because it is too low for this many rounds",
+            fix="give a higher price, or fewer rounds",
         )
 
     def _steps_for_epsilon(self, price: Price, epsilon: Fraction) -> MwemSteps:
@@ -565,7 +568,7 @@ def _parse_query_columns_and_cells(query: Query, attributes: Attributes) -> tupl
         raise InvalidParameter(
             "queries",
             query,
-            "counts of values of the model's columns, each column once: "
+            "counts of values of these columns, each column once: "
             f"{', '.join(attribute.name for attribute in attributes)}",
             fix=f'name only these columns, as in {{"{attributes[0].name}": …}}',
         )

@@ -292,7 +292,7 @@ def parse_formula_or_columns(
     """Parse a formula, or a target and the columns that explain it."""
     if formula is not None:
         if target is not None or on:
-            raise InvalidParameter("target", target, "left out if a formula is given")
+            raise InvalidParameter("target", target, "left out if formula is given")
         return parse_formula(formula)
     if target is None or not on or isinstance(on, str):
         fix = f'write {method}("hours ~ age + sex", "people"), or target="hours", on=["age", "sex"]'

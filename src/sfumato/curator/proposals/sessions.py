@@ -440,7 +440,7 @@ def propose_session(
     """Propose a session; the default sensitivity is that of counting rows of these, or all, private tables."""
     context.require_one_account("a session")
     if sensitivity is not None and tables is not None:
-        raise InvalidParameter("tables", tables, "left out if a sensitivity is given")
+        raise InvalidParameter("tables", tables, "left out if sensitivity is given")
     max_change = (
         Fraction(_max_rows_per_unit(context.policy, tables))
         if sensitivity is None

@@ -443,7 +443,7 @@ def _set_checked_tuples(owner: Any, field_name: str, value_type: type) -> None:
         or not all(isinstance(value, value_type) for value in values)
     ):
         raise InvalidParameter(
-            field_name, ValueWords("a list of another length, or another type"), "a list with one value for each name"
+            field_name, ValueWords("a value of another length or type"), "a list with one value for each name"
         )
     object.__setattr__(owner, "names", names)
     object.__setattr__(owner, field_name, values)

@@ -271,7 +271,9 @@ def _smallest_clique_with(attribute_set: AttributeSet, tree: JunctionTree, sizes
     wanted_indices = set(attribute_set)
     candidates = [index for index, clique in enumerate(tree.cliques) if wanted_indices.issubset(clique)]
     if not candidates:
-        raise InvalidParameter("attribute_set", attribute_set, "attributes that lie in one clique of the tree")
+        raise InvalidParameter(
+            "attribute_set", attribute_set, "attributes that are together in one clique of the junction tree"
+        )
     return min(candidates, key=lambda index: np.prod(table_shape(tree.cliques[index], sizes), dtype=float))
 
 

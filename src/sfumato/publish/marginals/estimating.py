@@ -413,8 +413,8 @@ def least_squares(
         if measured_marginals and any(
             attributes[attribute_index].levels for attribute_index, _ in measured_block.block
         ):
-            rule = "blocks of columns without levels if marginals are given as well"
-            fix = "leave out either marginals or the blocks of columns with levels"
+            rule = "left out for columns with levels, because marginals are given as well"
+            fix = "leave out the marginals, or the blocks of columns with levels"
             raise InvalidParameter("blocks", measured_block.block, rule, fix=fix)
         _require_shape(
             measured_block.values,

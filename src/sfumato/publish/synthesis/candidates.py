@@ -302,7 +302,7 @@ def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) ->
         )
         raise Unsupported(
             "too-many-cells",
-            "the conditions listed as impossible in the policy need a larger model than the memory limit allows",
+            "the conditions that the policy lists as impossible need a larger model than the memory limit allows",
             fix=f"allow more memory, use coarser bins, or remove the condition that needs {largest:,} cells",
         )
     logs = [Potential(attribute_set, np.where(cells, -np.inf, 0.0)) for attribute_set, cells in zeros]
