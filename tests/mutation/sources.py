@@ -23,7 +23,7 @@ release/running_totals.py publish/marginals publish/synthesis publish/graph publ
 publish/synthetic_tables.py publish/online.py publish/scoring.py publish/synopsis.py publish/synthetic.py
 publish/tab_steps.py
 publish/cells/answering.py publish/cells/groups.py ledger/spending.py ledger/entries.py
-ledger/accounts ledger/transaction.py ledger/guarded.py curator/proposals inference/logistic_scans.py
+ledger/accounts ledger/transaction.py ledger/guarded.py curator/proposals inference/logistic.py
 inference/moments.py
 """
 """Files and folders under ``src/sfumato`` whose functions are mutated."""
