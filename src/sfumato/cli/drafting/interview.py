@@ -213,7 +213,7 @@ def read_rows_question(files: str) -> InterviewQuestion:
         "The cells of a CSV or SQLite file have no declared types. With yes, rows are read on this machine, and you "
         "alone are shown the detected types, how cells are written, and what limits and bounds keep; this reading is "
         "exact, without noise. Only what you confirm is written. It costs no budget. With no, a column without a "
-        "stored type is proposed as text, and you type types, limits and bounds.",
+        "stored type is proposed as text, and you enter types, limits and bounds yourself.",
         "--read-rows or --no-read-rows",
     )
 

@@ -121,7 +121,8 @@ class WideLogisticProposal(LogisticProposal):
         )
         notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(noise.curve))
         reason = (
-            "the curvature would need too many sums for so many columns; the formula and the policy alone decide this"
+            "the curvature would need too many sums for this many columns; this depends on the formula and the "
+            "policy alone"
         )
         return Explanation(self.question.text, str(assumed.price), operators, reason, notes)
 
@@ -134,7 +135,8 @@ class WideLogisticProposal(LogisticProposal):
     ) -> float:
         """Refuse to find a price for a width: the coefficients have no intervals."""
         rule = (
-            "a price cannot be found for a given ±, because with so many columns the coefficients come from gradients "
+            "a price cannot be found for a given ±, because with this many columns the coefficients come from "
+            "gradients "
             "alone and have no ±"
         )
         fix = "choose the price yourself, for example epsilon=1 and delta=1e-9, or name fewer columns"
@@ -230,7 +232,7 @@ def propose_logistic(
     parsed, domains = parse_formula_or_columns(formula, target, on, "logistic"), rows.columns
     draft = logistic_design(parsed, domains, 1 << 12, event)
     if draft.is_wide and not parsed.has_intercept:
-        rule = "a formula with so many columns can only be fitted with an intercept"
+        rule = "a formula with this many columns can only be fitted with an intercept"
         raise Unsupported(
             "wide-without-intercept", rule, fix="leave out '0 +' or '- 1' in the formula, or name fewer columns"
         )

@@ -270,7 +270,7 @@ class ThresholdWeights:
         object.__setattr__(self, "reached", tuple(self.reached))
         are_allowed = all(type(value) is int and 0 < value <= 10**12 for value in self.values)
         if not self.values or not are_allowed or not all(a < b for a, b in pairwise(self.values)):
-            got = "values that do not ascend" if are_allowed else "a value that is not such a number"
+            got = "values that do not ascend" if are_allowed else "a value that is not a whole number from 1 to 1e12"
             raise InvalidParameter(
                 "values",
                 ValueWords(got if self.values else "an empty list"),
