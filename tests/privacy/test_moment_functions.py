@@ -432,7 +432,8 @@ def test_the_textbook_refuses_what_it_does_not_compute() -> None:
     assert most[1].epsilon == F("10.18")
     assert F(1, 10**300) <= most[1].delta < F(2, 10**300)  # (1 − e^−0.02)/(1 + e^−0.01)^1020, rounded up
     assert {each.delta for each in sf.theorems.optimal(0, 6)} == {F(0)}
-    assert sf.theorems.optimal(900, 3)[1].delta == 1 - F(1, 10**300)
+    assert sf.theorems.optimal(900, 3) == (sf.Guarantee(2700),)  # δ₁ = 1 − 3·e^−900 rounds to 1
+    assert [each.epsilon for each in sf.theorems.optimal(26, 4)] == [104, 52]  # δ₁ = 1 − 2.04e-11, δ₂ = 1 − 2.8e-22
     assert sf.theorems.advanced(sf.Guarantee(300), 1, "0.5").epsilon > 300
     assert sf.theorems.optimal("0.001", 1)[0].delta == 0
     assert sf.theorems.kappa_secure(1, 900).delta == F(1, 2**900)

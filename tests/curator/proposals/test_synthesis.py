@@ -31,11 +31,10 @@ from publish.synthesis.clinic import (
     policy_of,
     worlds,
 )
-from sfumato.curator import tab_series
-from sfumato.curator.proposals import synthesis_series
+from sfumato.curator.proposals import synthesis_series, tab_releases
 from sfumato.curator.proposals.selected_columns import require_all_coded
 from sfumato.curator.proposals.synthesis import parse_memory
-from sfumato.curator.proposals.synthesis_columns import refuse_too_many_cells
+from sfumato.curator.proposals.synthesis_series import refuse_too_many_cells
 from sfumato.ledger import Tab
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, ColumnSetDistances
 from sfumato.privacy import codec
@@ -273,7 +272,7 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
 
 def test_time_for_which_a_step_is_held_back_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    for module in (synthesis_series, tab_series):
+    for module in (synthesis_series, tab_releases):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def progress(phase: str) -> None:

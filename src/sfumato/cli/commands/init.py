@@ -26,7 +26,7 @@ from sfumato.cli.drafting.column_interview import (
 from sfumato.cli.drafting.flags import answers_from_flags, nulls_from_flags
 from sfumato.cli.drafting.interview import SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
 from sfumato.curator import Bounds, Curator
-from sfumato.curator.draft_figures import RowSharesWithinLimits, row_shares_within_limits
+from sfumato.curator.cell_proposals import RowSharesWithinLimits, row_shares_within_limits
 from sfumato.curator.policy_drafts import (
     DetectedTable,
     TextOptions,
@@ -46,7 +46,7 @@ from sfumato.curator.policy_drafts import (
     write_bounds,
     write_draft,
 )
-from sfumato.curator.weak_policies import LARGE_DELTA, proposed_delta, weak_policy_warnings
+from sfumato.curator.standings import LARGE_DELTA, proposed_delta, weak_policy_warnings
 from sfumato.engine.inspecting import shared_inspection
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.descriptions import count_with_noun

@@ -32,7 +32,7 @@ KIND = ReleaseKind(
     BoundsSpec,
     propose,
     "curator.proposals.private_bounds:BoundsProposal",
-    "curator.proposals.released_bounds:Bounds",
+    "curator.proposals.stored_answers:Bounds",
     ("epsilon", "within", "confidence", "fresh"),
     BoundsSpec("visits", "cost"),
     positional=("confidence",),

@@ -10,7 +10,7 @@ from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.private_limits import LimitsProposal
+    from sfumato.curator.proposals.limit_proposals import LimitsProposal
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class LimitsSpec(Spec["LimitsProposal"]):
 
 
 def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsProposal:
-    from sfumato.curator.proposals.private_limits import propose_limits
+    from sfumato.curator.proposals.limit_proposals import propose_limits
 
     return propose_limits(workspace.context, spec.table, spec.by, spec.share)
 
@@ -33,8 +33,8 @@ KIND = ReleaseKind(
     "limits",
     LimitsSpec,
     propose,
-    "curator.proposals.private_limits:LimitsProposal",
-    "curator.proposals.private_limits:UnitLimits",
+    "curator.proposals.limit_proposals:LimitsProposal",
+    "curator.proposals.limit_proposals:UnitLimits",
     ("epsilon", "within", "confidence", "fresh"),
     LimitsSpec("visits", ("clinic",)),
     positional=("confidence",),

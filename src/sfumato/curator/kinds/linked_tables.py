@@ -54,7 +54,7 @@ KIND = ReleaseKind(
     LinkedTablesSpec,
     propose,
     "curator.proposals.linked_tables:LinkedTablesProposal",
-    "publish.linked.synthetic_tables:SyntheticTables",
+    "publish.synthetic_tables:SyntheticTables",
     ("epsilon", "delta", "rho", "within"),
     LinkedTablesSpec(("patients", "visits")),
     refusal_by_skin={"page": _PAGE},

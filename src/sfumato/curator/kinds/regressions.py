@@ -41,7 +41,7 @@ class RegressionSpec(Spec["RegressionProposal"]):
 
 def propose(workspace: Workspace, spec: RegressionSpec) -> RegressionProposal:
     from sfumato.curator.proposals.moment_proposals import select_rows
-    from sfumato.curator.proposals.robust_regressions import propose_regression
+    from sfumato.curator.proposals.regressions import propose_regression
 
     rows = select_rows(workspace.catalog, spec.table, spec.where)
     return propose_regression(

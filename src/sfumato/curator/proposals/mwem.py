@@ -23,7 +23,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.tab_releases import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace

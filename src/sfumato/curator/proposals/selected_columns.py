@@ -52,7 +52,7 @@ from sfumato.publish.marginals.attributes import (
     coded_attribute,
     measurable_column_names,
 )
-from sfumato.publish.synthesis.implications import Zeros, require_possible_rows, zeros_from_policy
+from sfumato.publish.synthesis.candidates import Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, build_answer

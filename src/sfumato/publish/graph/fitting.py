@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.publish.graph.calibrating import PropagationSchedule
-from sfumato.publish.graph.models import GraphicalModel, Potential
+from sfumato.publish.graph.models import GraphicalModel, Potential, PropagationSchedule
 from sfumato.publish.graph.trees import (
     AttributeSet,
     JunctionTree,

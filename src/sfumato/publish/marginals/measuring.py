@@ -32,8 +32,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import BARE, Attribute, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet, Block, scaled_residual, sum_marginal_to
-from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal
-from sfumato.publish.marginals.half_widths import gaussian_half_width
+from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal, gaussian_half_width
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms

@@ -22,7 +22,7 @@ the climb ends when they are within 1e-6.
 sum Σ w_A s_A·2b_A² is least for b_A ∝ (w_A s_A)^−1/3, the worst for b_A ∝ w_A^−1/2 (both by Lagrange).
 
 *The grid.* y_B = g·M_B·m_B has noise of g·s_B·σ_B steps. g is the least whole number with at least 4096 of them, where
-``half_widths`` holds; deviations are then rounded up to 2^−20 of a step, so what is charged is never above the price.
+``estimating`` holds; deviations are then rounded up to 2^−20 of a step, so what is charged is never above the price.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from sfumato.publish.marginals.blocks import (
     squared_norms_by_block,
 )
 from sfumato.publish.marginals.chains import CellHierarchy
-from sfumato.publish.marginals.half_widths import MIN_STEPS
+from sfumato.publish.marginals.estimating import MIN_STEPS
 from sfumato.quick_dataclass import dataclass
 
 OBJECTIVES = ("total", "worst")
