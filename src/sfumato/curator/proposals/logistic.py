@@ -456,8 +456,7 @@ class WideLogisticProposal(LogisticProposal):
         """Refuse to find a price for a width: the coefficients have no intervals."""
         rule = (
             "a price cannot be found for a given ±, because with this many columns the coefficients come from "
-            "gradients "
-            "alone and have no ±"
+            "gradients alone and have no ±"
         )
         fix = "choose the price yourself, for example epsilon=1 and delta=1e-9, or name fewer columns"
         raise Unsupported("prediction-only", rule, fix=fix)

@@ -501,8 +501,7 @@ class PostgresBodies:
         if self.read(digest) is None:
             raise LedgerUnavailable(
                 "a large answer could not be stored: the database already holds different content under its hash, "
-                "which "
-                "means that somebody has changed it",
+                "which means that somebody has changed it",
                 place=self._store.place,
                 fix="ask the administrator of the database to find the cause, and to remove that content",
             )
