@@ -31,10 +31,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.curator.proposals.logistic import LogisticProposal
-from sfumato.curator.proposals.regressions import RegressionProposal
-from sfumato.curator.proposals.robust_regressions import ClusteredProposal, RobustProposal
-from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
+from sfumato.curator.proposals.logistic import LogisticProposal, WideLogisticProposal
+from sfumato.curator.proposals.regressions import ClusteredProposal, RegressionProposal, RobustProposal
 from sfumato.inference.clustered_meat import RESIDUAL_STEPS
 from sfumato.inference.design import Category, Design
 from sfumato.inference.gradient_descent import LikelihoodDescent

@@ -17,7 +17,7 @@ import sfumato as sf
 from inference.rows import COLUMNS, curator, people
 from inference.test_robust import FORMULA, PRICE, ROWS, WORLD, noisy_estimates
 from sfumato.curator.proposals.moment_proposals import max_rows_per_unit, select_rows
-from sfumato.curator.proposals.robust_regressions import ClusteredProposal, RobustProposal
+from sfumato.curator.proposals.regressions import ClusteredProposal, RobustProposal
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.clustered_meat import RESIDUAL_STEPS
 from sfumato.inference.linear import LinearFit

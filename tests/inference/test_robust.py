@@ -16,7 +16,7 @@ import pytest
 from covering_cases import covering
 from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.moment_proposals import select_rows
-from sfumato.curator.proposals.robust_regressions import STEP_SHARES, RobustProposal
+from sfumato.curator.proposals.regressions import STEP_SHARES, RobustProposal
 from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.errors import RequestDiffers, SfumatoError, Unsupported
 from sfumato.inference.linear import LinearFit

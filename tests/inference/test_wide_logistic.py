@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 from inference.rows import COLUMNS, curator, people
+from sfumato.curator.proposals.logistic import WideLogisticProposal
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.regressions import RegressionForecast
-from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import coordinates_of_assumed_rows

@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         "a gradient is not bound before the first scan is charged",
         Kind.CHARGE_ORDER,
-        "curator.proposals.wide_logistic:WideLogisticProposal._later_readings",
+        "curator.proposals.logistic:WideLogisticProposal._later_readings",
         "gradient.readings",
         "()",
         (_BOUND,),

@@ -142,8 +142,8 @@ MUTANTS = (
         "a δ of optimal composition of many releases is rounded up less than its logarithms are rounded",
         Kind.DELTA,
         "privacy.theorems:optimal",
-        "* round_up",
-        "* (1 - 2.0**-49 * log_all)",
+        "delta * round_up",
+        "delta * (1 - 2.0**-49 * log_all)",
         ("privacy/test_theorems.py::test_optimal_composition_of_many_releases_is_rounded_up",),
     ),
     Mutant(

@@ -260,7 +260,7 @@ MUTANTS = (
     Mutant(
         "robust errors take rows of one unit to be independent",
         Kind.RANGES,
-        "curator.proposals.robust_regressions:propose_regression",
+        "curator.proposals.regressions:propose_regression",
         "if unit_row_limit == 1",
         "if unit_row_limit",
         (f"{_CLUSTERED}::test_without_noise_it_is_the_clustered_sandwich_of_the_rows",),
@@ -324,7 +324,7 @@ MUTANTS = (
     Mutant(
         "the meat is not bound before the moments are charged",
         Kind.CHARGE_ORDER,
-        "curator.proposals.robust_regressions:RobustProposal.release",
+        "curator.proposals.regressions:RobustProposal.release",
         "second.readings",
         "()",
         ("inference/test_robust.py::test_a_meat_that_cannot_be_bound_is_refused_before_the_moments_are_charged",),

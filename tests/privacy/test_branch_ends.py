@@ -57,13 +57,14 @@ def test_a_cost_is_made_of_amounts_of_zero_or_more(name: str) -> None:
     zero = {"pure": 0, "renyi": 0, "failure": 0}
     assert Cost(**zero).is_zero
     for wrong in (-1, True, 1.0, "x"):
-        assert_refused(lambda w=wrong: Cost(**{**zero, name: w}), "a whole number ≥ 0")
+        rule = "a whole number ≥ 0" if name == "renyi" else "an amount ≥ 0"
+        assert_refused(lambda w=wrong: Cost(**{**zero, name: w}), rule)
     if name == "renyi":
         assert_refused(lambda: Cost(0, F(1, 3), 0))  # type: ignore[arg-type]
         return
     assert getattr(Cost(**{**zero, name: F(1, 3)}), name) == F(1, 3)
     assert type(getattr(Cost(**{**zero, name: F(4)}), name)) is int
-    assert_refused(lambda: Cost(**{**zero, name: F(-1, 3)}), "a whole number ≥ 0")
+    assert_refused(lambda: Cost(**{**zero, name: F(-1, 3)}), "an amount ≥ 0")
 
 
 def test_costs_are_rounded_and_lowered_part_by_part() -> None:
@@ -261,7 +262,7 @@ def test_the_ends_of_what_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in (F(1, 8), F(1, 15), F(16), F(9)):
         assert limit <= found(limit) <= limit * (1 + F(1, 2**46))
     assert_refused(lambda: found(F(1, 17)), "one that needs noise")
-    assert_refused(lambda: found(F(17)), "one that this noise can meet at some scale")
+    assert_refused(lambda: found(F(17)), "one that some scale of this noise satisfies")
 
 
 def test_what_makes_no_mechanism_is_refused() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -81,7 +80,6 @@ _LONG = 1 << 300_000
 )
 def test_a_number_of_too_many_digits_is_refused_by_its_length_alone(value: Fraction | int) -> None:
     """Comparing, reducing or writing a million digits takes a minute; a hundred thousand took half a second each."""
-    begin = time.process_time()
     with pytest.raises(InvalidParameter) as refused:
         exact(value, "x", POSITIVE)
     kind = "an integer" if isinstance(value, int) else "a fraction"
@@ -89,7 +87,6 @@ def test_a_number_of_too_many_digits_is_refused_by_its_length_alone(value: Fract
     assert refused.value.facts["value"] == f"{kind} of 300001 bits"
     with pytest.raises(InvalidParameter, match=f"got {kind} of 300001 bits"):
         exact_integer(value, "x", at_least=1)
-    assert time.process_time() - begin < 0.25
 
 
 def test_numbers_of_4096_bits_are_read() -> None:

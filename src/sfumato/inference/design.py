@@ -380,12 +380,12 @@ def _require_no_redundancy(formula: Formula, builder: DesignBuilder) -> None:
             name, _ = builder.spelling_and_domain(factor.column)
             if name == builder.spelling_and_domain(formula.target)[0]:
                 rule, fix = (
-                    f"free of its target {name}, which is on the left of ~",
+                    f"written without its target {name} on the right of ~",
                     f"remove {name} from the right of ~",
                 )
                 raise InvalidParameter("formula", formula.text, rule, fix=fix)
             if factor.is_centred and builder.is_category(factor):
-                rule = f"free of center({name}), because {name} is a category"
+                rule = f"written without center({name}), because {name} is a category"
                 raise InvalidParameter("formula", formula.text, rule, fix=f"write {name} without center(…)")
         if len(term) == 1:
             (factor,) = term
@@ -406,8 +406,8 @@ def _require_main_effects(
         return
     names = [builder.spelling_and_domain(factor.column)[0] for factor in term]
     if names[0] == names[1] and builder.is_category(term[0]):
-        rule = f"free of the square of '{names[0]}', which is a category"
-        raise InvalidParameter("formula", formula.text, rule, fix=f"remove the square of '{names[0]}'")
+        rule = f"written without the square of {names[0]}, which is a category"
+        raise InvalidParameter("formula", formula.text, rule, fix=f"remove the square of {names[0]}")
     missing = [factor.label for name, factor in zip(names, term, strict=True) if name not in main_effects]
     if missing:
         label = term_label(term)
@@ -436,7 +436,7 @@ def _scale_column(name: str, domain: Domain, scale: int) -> ScaledColumn:
     low, high = (exact(end, name) for end in domain.range)  # type: ignore[arg-type]
     width, middle = high - low, (low + high) / 2
     if not width:
-        rule = f"able to vary, but the policy says that '{name}' is always {_sql_number(low)}"
+        rule = f"a column with several possible values, but the policy says that '{name}' is always {_sql_number(low)}"
         raise InvalidParameter("column", name, rule, fix=f"leave out '{name}', which the intercept already covers")
     bounds = f"{name} in [{format_exact(low)}, {format_exact(high)}]"
     if domain.type is Type.INTEGER and width <= scale:

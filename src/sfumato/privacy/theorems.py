@@ -120,8 +120,9 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
     deltas = [math.fsum(masses[:i] * -np.expm1(-2 * (i - m[:i]) * e)) for i in m]
     # where a mass is no less than the least float, these logarithms and m·e < 745 + both are each rounded a few times
     round_up = _ROUND_UP + 2.0**-49 * (log_all + float(log_choices.max()))
-    raised = np.maximum(deltas, float(_SMALLEST)) * round_up
-    bounds = [Fraction(delta) if i * x else 0 for i, delta in enumerate(raised.tolist())]
+    bounds = [
+        Fraction(delta * round_up) if i * x else 0 for i, delta in enumerate(np.maximum(deltas, float(_SMALLEST)))
+    ]
     return tuple(Guarantee((count - 2 * i) * x, bound) for i, bound in enumerate(bounds) if bound < 1)
 
 

@@ -22,7 +22,7 @@ from sfumato.curator import Curator, PeriodStandings, Standing
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.listings import Listing
 from sfumato.curator.policy_account import amend_account
-from sfumato.curator.weak_policies import weak_policy_warnings
+from sfumato.curator.standings import weak_policy_warnings
 from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,

@@ -29,11 +29,9 @@ from sfumato.curator.proposals import (
 from sfumato.curator.proposals.degrees import Degrees
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
 from sfumato.curator.proposals.online import OnlineSession
-from sfumato.curator.proposals.session_answers import SessionAnswers
+from sfumato.curator.proposals.stored_answers import Answers, SessionAnswers
 from sfumato.curator.proposals.survival import TimePeriods
-from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
-from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner
-from sfumato.curator.proposals.workload_answers import Answers
+from sfumato.curator.proposals.synthesis_series import SynthesisOptions, SynthesisStepRunner
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.dense_readings import MAX_CELLS

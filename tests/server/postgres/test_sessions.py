@@ -488,7 +488,7 @@ def test_an_unforeseen_failure_is_one_fixed_text(wire: WireServer, monkeypatch: 
         assert rows_in(client.ask(query("SELECT 1"))) == [[b"1"]]
     assert told == {
         "S": "ERROR", "V": "ERROR", "C": "XX000", "M": "the server could not finish this request", "D": "the server",
-        "H": "Ask again: a charged question is answered from its stored answer, free.",
+        "H": "Ask again: if the question was charged, its stored answer is free.",
     }  # fmt: skip
 
 

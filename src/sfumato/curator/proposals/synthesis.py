@@ -26,16 +26,19 @@ from sfumato.curator.proposals.selected_columns import (
     refuse_unevaluable_conditions,
     zeros_with_condition,
 )
-from sfumato.curator.proposals.synthesis_columns import (
+from sfumato.curator.proposals.synthesis_series import (
     ModelColumns,
     SelectedCells,
     SynthesisOptions,
+    SynthesisStepRunner,
+    amount_to_hold,
     code_select,
     code_table,
     refuse_too_many_cells,
+    run_steps,
+    step_phase_text,
 )
-from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner, amount_to_hold, run_steps, step_phase_text
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.tab_releases import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.mechanisms.additive import MAX_STEPS
@@ -62,11 +65,13 @@ from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import BARE, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, price_in_currency, round_amount_down
-from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step, counted_sets
-from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
-from sfumato.publish.synthesis.implications import (
+from sfumato.publish.synthesis.candidates import (
+    BYTES_PER_CELL,
+    Outcome,
     Pairs,
+    Step,
     Zeros,
+    counted_sets,
     decided_cells,
     deciding_cells,
     deciding_pairs,
@@ -76,6 +81,7 @@ from sfumato.publish.synthesis.implications import (
     zeros_from_policy,
     zeros_of_pair,
 )
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
 from sfumato.publish.synthesis.methods import aim, first_sets_and_amount, independent, mst, mwem
 from sfumato.publish.synthesis.private_cells import (
     CELLS_SHARE,
@@ -627,7 +633,9 @@ def _target_index(
 def _require_valid_options(spec: SynthesisOptions) -> None:
     if spec.one_row_per not in (None, "unit") or (spec.one_row_per is None) != (spec.order is None):
         fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
-        rule = '"unit" if an order is given, and left out if not'
+        rule = "left out, because no order is given"
+        if spec.order is not None:
+            rule = 'given as "unit", because an order is given'
         raise InvalidParameter("one_row_per", spec.one_row_per, rule, fix=fix)
     if spec.method not in METHODS:
         raise InvalidParameter("method", spec.method, f"one of {', '.join(METHODS)}")

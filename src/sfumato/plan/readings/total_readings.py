@@ -281,7 +281,7 @@ class ThresholdWeights:
         ):
             raise InvalidParameter(
                 "reached",
-                ValueWords("a number that is not one of these" if self.reached else "an empty list"),
+                ValueWords("a list with another number" if self.reached else "an empty list"),
                 f"a list of whole numbers from 0 to {len(self.values)}, one for each group",
             )
 

@@ -93,7 +93,7 @@ def _create_token(gateway: Gateway, caller: Caller, form: SentForm) -> tuple[str
 
 def _parse_number(text_value: str, name: str) -> int:
     if not (text_value.isascii() and text_value.isdecimal() and len(text_value) <= 6):
-        raise InvalidParameter(name, text_value, "a whole number of at most 6 digits (0–9)")
+        raise InvalidParameter(name, text_value, "a whole number of at most 6 digits, such as 30")
     return int(text_value)
 
 
@@ -228,7 +228,7 @@ def _share_terms(form: SentForm) -> ShareTerms:
 
 def _parse_request_number(text: str, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
-        raise InvalidParameter(name, text, f"a whole number of at most {MAX_DIGITS} digits (0–9)")
+        raise InvalidParameter(name, text, f"a whole number of at most {MAX_DIGITS} digits, such as 30")
     return int(text)
 
 

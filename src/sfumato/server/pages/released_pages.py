@@ -192,7 +192,7 @@ async def ask_kind(request: Request) -> Response:
 def _requested_kind(request: Request) -> ReleaseKind:
     kind = page_kinds().get(request.path_params["kind"])
     if kind is None:
-        raise NotThere("this kind of release")
+        raise NotThere(f"the release kind {request.path_params['kind']!r}")
     return kind
 
 

@@ -427,7 +427,7 @@ def _require_url_safe(name: str) -> None:
         raise InvalidParameter(
             "user",
             name,
-            "a name without slashes that is not only dots, because it is part of web addresses",
+            "a name that fits into a web address: without slashes, and not only dots",
             fix="write a name such as ana",
         )
 
@@ -475,7 +475,7 @@ def open_people_file(ledger: str | os.PathLike[str] | None = None) -> Iterator[P
     path = Path(LEDGER_NAME if ledger is None or is_server_address(ledger) else ledger)
     if not path.exists() and not any(path.parent.glob("*.toml")):
         raise LedgerUnavailable(
-            "users are stored beside the server's ledger, and this folder has no ledger or policy",
+            "users are stored beside the ledger of the server, but this folder has no ledger and no policy",
             place=str(path),
             fix="run this in the folder of the policy, or pass its ledger with --ledger",
         )

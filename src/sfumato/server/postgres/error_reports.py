@@ -47,7 +47,7 @@ _UNSUPPORTED_SQLSTATES = {
     "ambiguous-column": "42702",
     "type-mismatch": "42804",
 }
-FAULT_HINT = "Ask again: a charged question is answered from its stored answer, free."
+FAULT_HINT = "Ask again: if the question was charged, its stored answer is free."
 UNFINISHED = "the statement ends inside a {}"
 
 

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from sfumato.caching import cached_property
 from sfumato.errors import NotThere, Unsupported
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
-from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.synthetic import Synthetic
+from sfumato.publish.synthetic_tables import SyntheticTables
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.server.gateway import Gateway

@@ -20,9 +20,9 @@ from sfumato.curator.listings import Listing
 from sfumato.plan.values.expressions import noise_count
 from sfumato.policy import Policy, Type
 from sfumato.privacy import codec
-from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synthetic import Synthetic
+from sfumato.publish.synthetic_tables import SyntheticTables
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 

@@ -365,8 +365,8 @@ def _questions_in_seconds(what: str, seconds: float, per_second: float) -> int:
         raise Unsupported(
             "long-rehearsal",
             f"a server runs {what} for at most {MAX_PREVIEW_SECONDS:g} s, and this would take about {seconds:.3g} s",
-            fix="use fewer groups, rows (rows=1000) or columns, or smaller column sets; or, as the owner, run it "
-            "without the server",
+            fix="use fewer groups, columns or rows (such as rows=1000), or sets of fewer columns; or, as the owner, "
+            "run it without the server",
         )
     return int(seconds * per_second)
 
