@@ -252,7 +252,7 @@ def test_an_initvar_is_refused() -> None:
         dataclass(type("Plain", (), {"__annotations__": {"x": "InitVar[int]"}}))
 
 
-def test_nothing_is_compiled_before_a_class_is_used() -> None:
+def test_nothing_is_compiled_before_a_class_is_called_often() -> None:
     program = (
         "import builtins, dataclasses\n"
         "from sfumato.quick_dataclass import dataclass\n"
@@ -264,8 +264,60 @@ def test_nothing_is_compiled_before_a_class_is_used() -> None:
         "    x: int\n"
         "    y: int = 2\n"
         "before = len(compiled)\n"
-        "Point(1), Point(2)\n"
+        "for _ in range(4):\n"
+        "    Point(1)\n"
         "print(before, len(compiled))\n"
+        "Point(1), Point(2)\n"
+        "print(len(compiled))\n"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["0", "1"]
+    assert ran.stdout.split() == ["0", "0", "1"]
+
+
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((1,), {}),
+    ((1, 2), {"only": 3}),
+    ((), {"first": 1, "tags": ["a"]}),
+    ((), {}),
+    ((), {"only": 3}),
+    ((1, 2, [], 4), {}),
+    ((1,), {"first": 1}),
+    ((1,), {"computed": 5}),
+    ((1,), {"other": 5}),
+    ((-1,), {}),
+]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize(("args", "kwargs"), CALLS)
+def test_first_calls_assign_what_the_compiled_method_assigns(
+    args: tuple[Any, ...], kwargs: dict[str, Any], frozen: bool
+) -> None:
+    def made(decorator: Decorator) -> Any:
+        @decorator(frozen=frozen)
+        class Record:
+            first: int
+            second: Any = None
+            tags: list[str] = field(default_factory=list)
+            only: int = field(default=7, kw_only=True)
+            computed: int = field(default=8, init=False)
+            filled: list[int] = field(default_factory=list, init=False)
+
+            def __post_init__(self) -> None:
+                if self.first < 0:
+                    raise ValueError(f"negative: {vars(self)}")
+
+        return Record
+
+    standard, quick = made(dataclasses.dataclass), made(dataclass)
+    expected = described(lambda: list(vars(standard(*args, **kwargs)).items()))
+    results = [described(lambda: list(vars(quick(*args, **kwargs)).items())) for _ in range(7)]
+    assert all(_without_names(result) == _without_names(expected) for result in results)
+
+
+def _without_names(result: object) -> object:
+    """Leave out a class's place and what only the class holds."""
+    if isinstance(result, list):
+        return [pair for pair in result if pair[0] != "computed"]
+    error, text = result  # type: ignore[misc]
+    return error, text.rpartition("Record.")[2].replace("'computed': 8, ", "")

@@ -130,10 +130,10 @@ if TYPE_CHECKING:
     )
     from sfumato.policy import Domain as Domain, Policy as Policy, PublicFace as PublicFace, Table as Table
     from sfumato.privacy.precedents import precedents as precedents
-    from sfumato.publish.linked.synthetic_tables import SyntheticTables as SyntheticTables
     from sfumato.publish.published_files import synopsis as synopsis
     from sfumato.publish.synopsis import Synopsis as Synopsis
     from sfumato.publish.synthetic import Synthetic as Synthetic
+    from sfumato.publish.synthetic_tables import SyntheticTables as SyntheticTables
     from sfumato.release.answers.answer import Answer as Answer
     from sfumato.release.answers.receipts import Receipt as Receipt
     from sfumato.surveys import collect as collect, form as form
@@ -287,7 +287,7 @@ _LATER = {
     "sfumato.privacy.precedents": ("precedents",),
     "sfumato.publish.published_files": ("synopsis",),
     "sfumato.publish.synopsis": ("Synopsis",),
-    "sfumato.publish.linked.synthetic_tables": ("SyntheticTables",),
+    "sfumato.publish.synthetic_tables": ("SyntheticTables",),
     "sfumato.publish.synthetic": ("Synthetic",),
     "sfumato.release.answers.answer": ("Answer",),
     "sfumato.release.answers.receipts": ("Receipt",),

@@ -22,6 +22,8 @@ def shorten(value: object, width: int = 60) -> str:
     """Return the ``repr`` of a caller's own parameter, truncated to ``width`` characters; exact numbers as digits."""
     if isinstance(value, int) and value.bit_length() > 512:
         return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, Fraction) and _bits(value) > _MAX_WRITTEN_BITS:  # a million digits take a minute to write
+        return f"a fraction of {_bits(value)} bits"
     if isinstance(value, ValueWords):
         return value[:MAX_FACT_LENGTH] + ""
     try:
@@ -31,6 +33,13 @@ def shorten(value: object, width: int = 60) -> str:
     if len(text) > width and isinstance(value, Fraction):
         return f"about {Decimal(value.numerator) / Decimal(value.denominator):.6g}"
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+_MAX_WRITTEN_BITS = 1 << 13
+
+
+def _bits(value: Fraction) -> int:
+    return max(map(int.bit_length, value.as_integer_ratio()))
 
 
 def shorten_to_line(value: object) -> str:
@@ -62,7 +71,7 @@ def to_json_value(value: object) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, Fraction):
-        return exact_text(value)
+        return exact_text(value) if _bits(value) <= _MAX_WRITTEN_BITS else shorten(value)
     return value[:MAX_FACT_LENGTH] + "" if isinstance(value, str) else shorten(value)
 
 

@@ -118,7 +118,8 @@ class InvalidParameter(SfumatoError, ValueError):
         """With ``each``, the rule is for each value of a list, of which ``value`` is one."""
         allowed = name_only_choice(allowed)
         name = f"each value of {quote_parameter(parameter)}" if each else quote_parameter(parameter)
-        rule = f"{name} must be {allowed}; got {shorten_to_line(value)}"
+        got = "" if value is None and allowed.startswith("given") else f"; got {shorten_to_line(value)}"
+        rule = f"{name} must be {allowed}{got}"
         allowed = f"a list in which each value is {allowed}" if each else allowed
         super().__init__(rule, place=parameter, fix=fix or suggest_fix(parameter, value, allowed))
         self.parameter = parameter
@@ -559,7 +560,10 @@ class LedgerUnavailable(SfumatoError):
     code = "ledger-unavailable"
 
 
-_RESTORE = "restore a backup; if it lacks the newest lines, accept it with `sfumato ledger acknowledge FILE --reason …`"
+_RESTORE = (
+    "restore a backup; if it lacks the newest lines, run `sfumato ledger acknowledge FILE --reason …`, which adds "
+    "their charges to the totals as far as they are known"
+)
 
 
 class LedgerDamaged(LedgerUnavailable):
@@ -607,11 +611,12 @@ class LedgerBehind(LedgerUnavailable):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            f"line {number} of this ledger is missing or differs from its anchor, so the ledger was rolled back or "
-            "rewritten",
+            f"line {number} of this ledger is missing or was changed: it does not match the anchor, a record of the "
+            "newest lines that is kept outside the ledger",
             place=f"line {number}",
-            fix="restore the newest ledger. If it is lost, the owner can accept that with `sfumato ledger acknowledge "
-            "FILE --reason …`, or `ledger.acknowledge(anchor, reason=…)` in Python; totals then rise to the anchor's",
+            fix="restore the newest ledger; if it is lost, its owner can run `sfumato ledger acknowledge FILE --reason "
+            "…`, "
+            "or ledger.acknowledge(anchor, reason=…), which raises the totals to those of the anchor",
         )
         self.number = number
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 
 from sfumato.error_facts import ValueWords
 
@@ -24,6 +26,13 @@ _MAX_BITS = 512
 
 _MAX_ENTRIES = 9
 """The most entries of a list that is an example."""
+
+_BOOLEANS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "True or False": {"True": ("1", "yes", "y", "true", "on"), "False": ("0", "no", "n", "false", "off")},
+    "true or false": {"true": ("1", "yes", "y", "true", "on"), "false": ("0", "no", "n", "false", "off")},
+    "on or off": {"on": ("1", "yes", "y", "true"), "off": ("0", "no", "n", "false")},
+}
+"""By the words of a rule, what people write instead of each of its two values."""
 
 _LISTS = ("a list", "a tuple", "a non-empty list", "a non-empty tuple", "lists", "sets", "different", "distinct")
 _TEXT_LISTS = ("a list of strings", "a list of names")
@@ -46,10 +55,12 @@ _REAL_NUMBER = re.compile(
     r"|above 0|positive"
 )
 _FROM_TO = re.compile(
-    rf"(?:0, or )?(?:a (?:whole )?(?:number|price)\b[a-z ]* )?(?:from|between) ({_NUMBER}) (?:to|and) [0-9−].*"
+    rf"(?:0, or )?(?:a (?:whole )?(?:number|price)\b[a-z ]* )?(?:from|between) ({_NUMBER}) (?:to|and) "
+    r"(−?[0-9][0-9.,e^]*).*"
 )
 _WHOLE_NUMBER = re.compile(r"a whole number(?: ≥ ([0-9]+)| of at least ([0-9]+)| of at most .*|\b[^0-9]*)")
 _COUNTED_NUMBERS = re.compile(r"a (?:list|tuple) of (?:length )?(1?[0-9])(?: (?:whole )?numbers|, with a number)\b.*")
+_AT_MOST = re.compile(rf".* at most ({_NUMBER})")
 _INDICES = re.compile(r"a list of column indices, each from ([0-9]+) to ([0-9]+)")
 _UPPER_LIMIT = re.compile(rf"(?:a (?:whole )?number )?(?:of )?(?:at most|up to) ({_NUMBER}).*")
 _LOWER_LIMIT = re.compile(rf"at least ({_NUMBER})\b.*")
@@ -96,13 +107,16 @@ def _suggestions(parameter: str, name: str, value: object, allowed: str) -> Iter
     close = _closest(value, choices)
     if only := _ONLY_CHOICE.fullmatch(allowed):
         yield f"set {name} to {only[1]}"
+    for boolean, synonyms in _BOOLEANS.get(allowed, {}).items():
+        if type(value) in (int, str) and str(value)[:10].lower() in synonyms:
+            yield f"set {name} to {boolean}"
     if close:
         yield f"did you mean {close}?"
     elif choices and is_list:
         yield f'for example, set {name} to ["{choices[0]}"]'
     elif choices:
         yield f"for example, set {name} to {choices[0]}"
-    if example := _example(parameter, allowed):
+    if example := _example(parameter, value, allowed):
         is_of_each_entry = allowed.startswith(("above", "at least", "at most", "between", "from", "positive", "up to"))
         entries = [example] * len(value) if is_of_each_entry and isinstance(value, (list, tuple)) else []
         if len(entries) <= _MAX_ENTRIES:
@@ -174,10 +188,21 @@ def _closest(value: object, choices: Sequence[str]) -> str | None:
     return by_spelling[close[0]] if close else None
 
 
-def _example(parameter: str, allowed: str) -> str:
+def _exceeds(value: object, limit: str) -> bool:
+    """Return whether a number, or the text of one, is above a limit that is written in digits."""
+    if not limit.replace(".", "").isdecimal() or type(value) not in (int, float, str, Fraction, Decimal):
+        return False
+    try:
+        return (float(value[:40]) if isinstance(value, str) else value) > float(limit)  # type: ignore[operator]
+    except ValueError:
+        return False
+
+
+def _example(parameter: str, value: object, allowed: str) -> str:
+    """Return an allowed value: the example of the rule, the nearest limit, or a usual one."""
     if match := _AFTER_SUCH_AS.search(allowed):
         is_bare_entry = allowed.startswith("a list") and match[1][0] not in "[{"
-        return f"[{match[1].replace(' and ', ', ')}]" if is_bare_entry else match[1]
+        return f"[{match[1].replace(' and ', ', ')}]" if is_bare_entry else re.split(r",? or ", match[1])[0]
     if match := _COUNTED_NUMBERS.fullmatch(allowed):
         return f"[{', '.join(['1'] * int(match[1]))}]"
     if match := _INDICES.fullmatch(allowed):
@@ -187,10 +212,16 @@ def _example(parameter: str, allowed: str) -> str:
     if _REAL_NUMBER.fullmatch(allowed):
         return _USUAL_VALUES.get(parameter, "1")
     if match := _FROM_TO.fullmatch(allowed):
-        low = match[1].replace(",", "")
+        low, high = (limit.replace(",", "").rstrip(".") for limit in match.groups())
+        if parameter not in _USUAL_VALUES and _exceeds(value, high):
+            return high
         return _USUAL_VALUES.get(parameter, "1" if "e-" in low else low)
+    if (match := _AT_MOST.fullmatch(allowed)) and _exceeds(value, high := match[1].replace(",", "").rstrip(".")):
+        return high
     if match := _WHOLE_NUMBER.fullmatch(allowed):
-        return str(max(10, int(match[1] or match[2] or 0)))
+        least = int(match[1] or match[2] or 0)
+        is_below = type(value) in (int, float) and value < least  # type: ignore[operator]
+        return str(least if is_below else max(10, least))
     if match := _UPPER_LIMIT.fullmatch(allowed) or _LOWER_LIMIT.fullmatch(allowed):
         return match[1].replace(",", "")
     return ""

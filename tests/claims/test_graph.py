@@ -10,10 +10,17 @@ import pytest
 
 from claims.flattening import claims_of, outcome
 from claims.recorded import Claim, check_claims
-from sfumato.publish.graph import calibrating, fitting, trees
-from sfumato.publish.graph.calibrating import CliqueMerging, LogFactor, PropagationSchedule
+from sfumato.publish.graph import fitting, models, trees
 from sfumato.publish.graph.fitting import Observation, fit_model
-from sfumato.publish.graph.models import GraphicalModel, Potential, _components, _connecting_cliques
+from sfumato.publish.graph.models import (
+    CliqueMerging,
+    GraphicalModel,
+    LogFactor,
+    Potential,
+    PropagationSchedule,
+    _components,
+    _connecting_cliques,
+)
 from sfumato.publish.graph.trees import JunctionTree
 
 SIZES = (2, 3, 4, 2, 5, 3, 2)
@@ -131,8 +138,8 @@ def test_messages() -> None:
         made = LogFactor.from_logs((0,), logs)
         found |= claims_of(f"scaled {logs.tolist()}", None if made is None else (made.logs, made.depth))
     tree = JunctionTree.for_sets([(0, 1), (1, 2)], SIZES)
-    found |= claims_of("homes", [calibrating._smallest_clique_with(each, tree, SIZES) for each in ((0,), (1,), (1, 2))])
-    found |= claims_of("no home", outcome(lambda: calibrating._smallest_clique_with((0, 2), tree, SIZES)))
+    found |= claims_of("homes", [models._smallest_clique_with(each, tree, SIZES) for each in ((0,), (1,), (1, 2))])
+    found |= claims_of("no home", outcome(lambda: models._smallest_clique_with((0, 2), tree, SIZES)))
     nothing = [np.full((2, 3), -np.inf)]
     found |= claims_of(
         "nothing", outcome(lambda: PropagationSchedule(tree, SIZES, [(0, 1)]).potential_counts(nothing, 1.0))

@@ -15,7 +15,7 @@ from publish.worlds import attribute, attributes, leveled, rounded
 from sfumato.ledger import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.privacy import Curve, Neighbours, Sensitivity
-from sfumato.publish.marginals import blocks, blocks as block_algebra, half_widths, planning
+from sfumato.publish.marginals import blocks, blocks as block_algebra, estimating, planning
 from sfumato.publish.marginals.attributes import (
     Attribute,
     Attributes,
@@ -308,30 +308,30 @@ def test_half_widths() -> None:
         key = f"{beta} {cells}"
         for variance in (1.0, 6.25):
             found |= claims_of(
-                f"fine {variance} {key}", outcome(lambda: half_widths.gaussian_half_width(variance, beta, cells))
+                f"fine {variance} {key}", outcome(lambda: estimating.gaussian_half_width(variance, beta, cells))
             )
             found |= claims_of(
                 f"coarse {variance} {key}",
-                outcome(lambda: half_widths.coarse_gaussian_half_width(variance, beta, cells)),
+                outcome(lambda: estimating.coarse_gaussian_half_width(variance, beta, cells)),
             )
         for eta in (0.0, 0.5, 4.0):
             known = [(1.0, 10.0), (0.0, 3.0), (2.5, 0.7)]
-            made = outcome(lambda: half_widths.adaptive_half_width(known, beta, eta, cells))
+            made = outcome(lambda: estimating.adaptive_half_width(known, beta, eta, cells))
             found |= claims_of(f"adaptive {eta} {key}", made)
         noises = [(np.array([1.0, 0.0, -1.0, 0.25]), 2.0), (np.zeros(2), 9.0), (np.full((2, 2), 0.5), 31.0)]
         for kept, variance in itertools.product((1, 2, 3), (0.0, 50.0)):
-            made = outcome(lambda: half_widths.laplace_half_width(noises[:kept], beta, cells, variance=variance))
+            made = outcome(lambda: estimating.laplace_half_width(noises[:kept], beta, cells, variance=variance))
             found |= claims_of(f"laplace {kept} {variance} {key}", made)
-        made = outcome(lambda: half_widths.laplace_half_width(noises[1:2], beta, cells, variance=3.0))
+        made = outcome(lambda: estimating.laplace_half_width(noises[1:2], beta, cells, variance=3.0))
         found |= claims_of(f"laplace none {key}", made)
     for cells, beta in itertools.product((1, 2.5, 100, 10**6), BETAS):
-        found |= claims_of(f"part {cells} {beta}", half_widths.adaptive_laplace_width(cells, beta))
+        found |= claims_of(f"part {cells} {beta}", estimating.adaptive_laplace_width(cells, beta))
     for cells, size, laplace in itertools.product((1, 5000), (0.3, 17.5, 200.0, 4000.0), (False, True)):
-        made = half_widths.noise_l1_mean_and_bound(cells, size, 0.05, laplace=laplace)
+        made = estimating.noise_l1_mean_and_bound(cells, size, 0.05, laplace=laplace)
         found |= claims_of(f"size {cells} {size} {laplace}", made)
     many = 1 + np.arange(5000) / 7
-    found |= claims_of("many sizes", half_widths.laplace_half_width([(many, 3.0)], 0.05))
-    found |= claims_of("as many as are kept", half_widths.laplace_half_width([(many[:4096], 3.0)], 0.05))
+    found |= claims_of("many sizes", estimating.laplace_half_width([(many, 3.0)], 0.05))
+    found |= claims_of("as many as are kept", estimating.laplace_half_width([(many[:4096], 3.0)], 0.05))
     check_claims("marginals/half_widths", found)
 
 

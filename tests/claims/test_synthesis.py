@@ -22,7 +22,7 @@ from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, PublicTableFacts, RangeCell
 from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replay_rounds, update_weights
-from sfumato.publish.synthesis import candidates, implications
+from sfumato.publish.synthesis import candidates
 from sfumato.publish.synthesis.budget import (
     Concentrated,
     Pure,
@@ -33,6 +33,7 @@ from sfumato.publish.synthesis.budget import (
     price_in_currency,
     round_amount_down,
 )
+from sfumato.publish.synthesis.candidates import require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.forecasting import (
     _nearest_in_size,
     draw_invented_rows,
@@ -40,7 +41,6 @@ from sfumato.publish.synthesis.forecasting import (
     predicted_memory,
     predicted_seconds,
 )
-from sfumato.publish.synthesis.implications import require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.methods import _unconnected_pairs, expected_rounds
 from sfumato.publish.synthesis.state import l1_change, mean_absolute_noise, round_to_steps
 from sfumato.release.prices import Price
@@ -144,13 +144,13 @@ def test_columns_that_decide_others() -> None:
     declared = (("town", "region"), ("age", "town"), ("cost", "town"), ("town", "nothing"))
     impossible = ("town = 'a' AND region = 's'", "age > 1 AND town = 'b'", "x = 1")
     face = PublicTableFacts((*domains, *numbers), impossible, "x", declared)
-    found: dict[str, Claim] = claims_of("pairs", implications.deciding_pairs(own, face))
-    found |= claims_of("cells", [implications.deciding_cells(own, place).tolist() for place in range(4)])
-    found |= claims_of("required", implications.non_nullable_attributes(face))
-    found |= claims_of("last", implications.missing_value_cell(own, 1))
-    found |= claims_of("sets", implications.distinct_sets(((1, 0), (0, 1), (2, 1))))
+    found: dict[str, Claim] = claims_of("pairs", candidates.deciding_pairs(own, face))
+    found |= claims_of("cells", [candidates.deciding_cells(own, place).tolist() for place in range(4)])
+    found |= claims_of("required", candidates.non_nullable_attributes(face))
+    found |= claims_of("last", candidates.missing_value_cell(own, 1))
+    found |= claims_of("sets", candidates.distinct_sets(((1, 0), (0, 1), (2, 1))))
     for pair in ((1, 0), (0, 1)):
-        made = implications.zeros_of_pair(pair, (1, 0, 2), np.array([True, True, False]), 3)
+        made = candidates.zeros_of_pair(pair, (1, 0, 2), np.array([True, True, False]), 3)
         found |= claims_of(f"zeros {pair}", made)
     counts = np.log(np.array([[5.0, 1.0, 2.0], [1.0, 7.0, 2.0], [9.0, 1.0, 3.0]]))
     model = GraphicalModel.from_potentials((3, 3, 3, 3), [Potential((0, 1), counts), Potential((1, 2), counts.T)], 50.0)
@@ -158,7 +158,7 @@ def test_columns_that_decide_others() -> None:
     found |= claims_of("declared", zeros)
     for required in ((), (0,), (1,)):
         for given in ((), zeros):
-            made = implications.zeros_from_model(model, own, ((1, 0), (2, 1)), given, required)
+            made = candidates.zeros_from_model(model, own, ((1, 0), (2, 1)), given, required)
             found |= claims_of(f"model {required} {bool(given)}", made)
     for most in (0, 5, 6, 9, 100):
         found |= claims_of(f"checked {most}", outcome(lambda: require_possible_rows(zeros, (3, 3, 3, 3), most)))

@@ -15,8 +15,7 @@ import sfumato as sf
 from client.curators import Curators
 from sfumato import errors
 from sfumato.curator import Advice, AuctionOutcome, Bounds, Explanation, Forecast, Listing, Standing, Tables
-from sfumato.curator.proposals.session_answers import SessionAnswers
-from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast
+from sfumato.curator.proposals.stored_answers import Answers, SessionAnswers, WorkloadForecast
 from sfumato.ledger import Line
 from sfumato.ledger.entries import AccountLines
 from sfumato.plots.picture import Picture

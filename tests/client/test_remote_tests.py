@@ -96,7 +96,7 @@ def test_power_is_the_same_from_afar(ana: RemoteCurator, policy: Path) -> None:
     for wrong in ({}, {"sizes": 10}, {**ASSUMED, "shares": ["2", "3"]}, {**ASSUMED, "confidence": "0.9"}):
         with pytest.raises(sf.SfumatoError):
             there.power(**PRICE, **wrong)
-    with pytest.raises(sf.SfumatoError, match="'release' of 'test' has no such parameter"):
+    with pytest.raises(sf.SfumatoError, match="the call 'release' for the kind 'test' does not take it"):
         there.release(**PRICE, sizes=10)
     address = ana.policy_connection
     with pytest.raises(Unsupported, match="'power' is available only for hypothesis tests"):

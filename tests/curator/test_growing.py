@@ -304,7 +304,7 @@ def test_what_holds_its_price_in_one_account_is_refused_before_it_is_forecast(cl
         with pytest.raises(Unsupported, match="a question that combines several SELECTs must be charged to one"):
             clinic.sql(f"SELECT ({MARCH}) - ({SPRING}) AS n").error(epsilon=1)
         with pytest.raises(
-            Unsupported, match="subquery's result is released separately must be charged to one account"
+            Unsupported, match="a question with a separately released subquery must be charged to one account"
         ):
             clinic.sql("SELECT COUNT(*) AS n FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)")
         with pytest.raises(

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.curator import question_cache
+from sfumato.curator import curators
 from sfumato.ledger.stores.sqlite import SQLiteStore
 from sfumato.plan.sql import statements
 
@@ -73,7 +73,7 @@ def test_a_question_is_kept_with_few_groups_only(clinic: sf.Curator, monkeypatch
     assert clinic.sql(KINDS).groups == (("a",), ("b",))
     assert "groups" in clinic.sql(KINDS).__dict__
     unlisted = KINDS.replace("GROUP BY kind", "GROUP BY UPPER(kind)").replace("SELECT kind", "SELECT UPPER(kind)")
-    monkeypatch.setattr(question_cache, "_MAX_GROUPS", 2)  # and NULL is one more
+    monkeypatch.setattr(curators, "_MAX_GROUPS", 2)  # and NULL is one more
     for text in (unlisted, f"{KINDS} "):
         assert len(clinic.sql(text).groups) == 2
         assert "groups" not in clinic.sql(text).__dict__
@@ -102,10 +102,10 @@ def test_an_amended_budget_is_seen_by_a_text_that_was_asked_before(clinic: sf.Cu
 
 
 def test_few_and_short_texts_are_kept(clinic: sf.Curator, parsed: list[str]) -> None:
-    for number in range(3 * question_cache._MAX_ENTRIES):
+    for number in range(3 * curators._MAX_ENTRIES):
         clinic.sql(f"SELECT COUNT(*) AS n{number} FROM visits")
-        assert len(clinic._recent._cache) <= question_cache._MAX_ENTRIES
-    long = COUNT + " " * question_cache._MAX_TEXT_LENGTH
+        assert len(clinic._recent._cache) <= curators._MAX_ENTRIES
+    long = COUNT + " " * curators._MAX_TEXT_LENGTH
     clinic.sql(long)
     clinic.sql(long)
     assert parsed[-2:] == [long, long]

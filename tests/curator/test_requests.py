@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
-from sfumato.curator.proposals.listed_sessions import propose_listed_session
+from sfumato.curator.proposals.sessions import propose_listed_session
 
 FORK = multiprocessing.get_context("fork")
 COLUMNS = {

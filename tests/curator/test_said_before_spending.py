@@ -122,7 +122,7 @@ def test_a_weak_auction_is_said_to_be_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("question", "how", "why"),
     [
-        ("SELECT COUNT(*) AS n FROM people", {}, "Laplace noise needs no δ, and Gaussian noise would have"),
+        ("SELECT COUNT(*) AS n FROM people", {}, "which needs no δ; the error of Gaussian noise would be"),
         (
             "SELECT COUNT(*) AS n FROM people",
             {"mechanism": "laplace"},
@@ -145,7 +145,7 @@ def test_a_delta_that_changes_nothing_says_why(
         ask = ask.limit(strategy=how["strategy"])  # type: ignore[union-attr]
     price = {"epsilon": 1, "delta": "1e-7", **{name: each for name, each in how.items() if name == "mechanism"}}
     for shown in (ask.error(**price), ask.explain(**price), ask.release(**price)):
-        assert [each for each in shown.warnings if each.startswith("The δ = 1e-07 has no effect: ") and why in each]
+        assert [each for each in shown.warnings if each.startswith("δ = 1e-07 has no effect here: ") and why in each]
     assert ask.error(**price).price == "ε = 1"
     assert not any("has no effect" in each for each in ask.error(epsilon=1).warnings)
 

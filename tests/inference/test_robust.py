@@ -16,21 +16,22 @@ import pytest
 from covering_cases import covering
 from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.moment_proposals import select_rows
-from sfumato.curator.proposals.robust_regressions import STEP_SHARES, RobustProposal
+from sfumato.curator.proposals.regressions import STEP_SHARES, RobustProposal
 from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.errors import RequestDiffers, SfumatoError, Unsupported
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import RegressionAnswer
-from sfumato.inference.robust import RobustFit, residual_coefficients
-from sfumato.inference.robust_meat import (
+from sfumato.inference.robust import (
     SQUARE_STEPS,
     MeatFactors,
     MeatRelease,
     MeatTerms,
     NoisyMeat,
+    RobustFit,
     meat_estimates,
     residual_clamp,
+    residual_coefficients,
 )
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.inference.weighted_totals import WeightedTotals

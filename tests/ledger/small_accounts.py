@@ -10,7 +10,7 @@ from pathlib import Path
 import sfumato as sf
 
 PATIENT = sf.PrivacyUnit("patient")
-BEHIND = "ignore:line [0-9]+ of this ledger is missing or differs:sfumato.errors.WeakLedger"
+BEHIND = "ignore:line [0-9]+ of this ledger is missing or was changed:sfumato.errors.WeakLedger"
 """What whoever opens a ledger that was rolled back is warned of, where a test does that on purpose."""
 
 NEVER_AGAIN = "never charge it again"

@@ -154,7 +154,7 @@ def test_who_reads_a_ledger_that_was_rolled_back_is_told_and_acknowledges_by_a_c
     for command in (["budget", file], ["history", file], ["ledger", "export", ledger, str(tmp_path / "lines")]):
         told = run.invoke(main, command)
         assert told.exit_code == 0
-        assert "of this ledger is missing or differs from its anchor" in told.stderr
+        assert "of this ledger is missing or was changed" in told.stderr
         assert "sfumato ledger acknowledge" in told.stderr
     assert "ε = 0.9 of 1" in run.invoke(main, ["budget", file]).stdout
     refused = run.invoke(main, ["query", file, QUESTION, "--epsilon", "0.2"])

@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "rows of one unit are counted up to the limit of the policy",
         Kind.LIMITS,
-        "curator.proposals.private_limits:LimitsProposal._unit_relation",
+        "curator.proposals.limit_proposals:LimitsProposal._unit_relation",
         "rows = UnitRowCount(None, MAX_LIMIT)",
         "rows = UnitRowCount(None, scan.limits.rows)",
         (f"{_LIMITS}test_rows_and_groups_are_counted_beyond_every_limit_of_the_policy",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "limits of rows and of groups each cost the whole price",
         Kind.CHARGE_ORDER,
-        "curator.proposals.private_limits:LimitsProposal._strategy_at",
+        "curator.proposals.limit_proposals:LimitsProposal._strategy_at",
         "exact_epsilon / len(self._limit_names)",
         "exact_epsilon",
         (f"{_LIMITS}test_a_release_is_charged_and_found_again",),

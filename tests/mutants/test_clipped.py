@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "clipped counts are shown without a charge",
         Kind.CHARGE_ORDER,
-        "curator.proposals.clipped_counts:propose_clipped",
+        "curator.proposals.limit_proposals:propose_clipped",
         "return ClippedProposal(context, {count.name: _counting_question(context, count, question) for count in counts}"
         ", question)",
         "import types; return types.SimpleNamespace(error=WorkloadProposal(context, {count.name: _counting_question("
@@ -184,7 +184,7 @@ ADVICE_MUTANTS = (
     Mutant(
         "advice on bounds is given before the counts behind it are bought",
         Kind.REUSE,
-        "curator.proposals.clipped_counts:ClippedQuestion.bought_tip",
+        "curator.proposals.limit_proposals:ClippedQuestion.bought_tip",
         "return None if bought is None else self._tip_if_large_share(bought)",
         "return self._tip_if_large_share(self.preview(epsilon=1))",
         (f"{_ADVICE}::test_a_bought_share_that_is_large_leads_to_private_bounds_and_limits",),

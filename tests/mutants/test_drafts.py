@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "forget leaves the copies that no table names",
         Kind.CONSENT,
-        "curator.table_copies:find_copies",
+        "curator.policy_drafts:find_copies",
         "(*folder_files, *_declared_source_files(policy))",
         "_declared_source_files(policy)",
         ("cli/commands/test_forget.py::test_copies_of_an_init_that_was_not_finished_are_removed",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "forget leaves a copy that is elsewhere",
         Kind.CONSENT,
-        "curator.table_copies:find_copies",
+        "curator.policy_drafts:find_copies",
         "(*folder_files, *_declared_source_files(policy))",
         "folder_files",
         ("cli/commands/test_forget.py::test_a_copy_of_a_renamed_policy_is_removed",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "forget removes a file of the owner's",
         Kind.CONSENT,
-        "curator.table_copies:find_copies",
+        "curator.policy_drafts:find_copies",
         "path.parent == folder and path.name.endswith(f'.parquet{UNFINISHED_ENDING}')",
         "path.parent == folder",
         ("cli/commands/test_forget.py::test_only_copies_are_removed_and_the_rest_is_named",),

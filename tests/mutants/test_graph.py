@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "extreme potentials vanish",
         Kind.NAN,
-        "publish.graph.calibrating:_DEEPEST",
+        "publish.graph.models:_DEEPEST",
         "_DEEPEST = 600.0",
         "_DEEPEST = 1e9",
         _MODELS,
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a clique is not rescaled to its parent",
         Kind.SAMPLING,
-        "publish.graph.calibrating:PropagationSchedule._distribute_downward",
+        "publish.graph.models:PropagationSchedule._distribute_downward",
         "divide_or_zero(parent_sums, sums[index])",
         "divide_or_zero(parent_sums, parent_sums)",
         _MODELS,

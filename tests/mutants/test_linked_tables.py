@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "a unit is drawn with more children than count",
         Kind.LIMITS,
-        "publish.linked.drawing:limit_children_per_unit",
+        "publish.synthetic_tables:limit_children_per_unit",
         "return np.clip(limit - (before - before_unit), 0, children)",
         "return children",
         (f"{_TABLES}::test_visits_of_one_patient_and_their_drugs_keep_both_limits",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "the parent's columns keep planned cells beside children",
         Kind.KEYS,
-        "publish.linked.state:LinkedState.steps",
+        "publish.links:LinkedState.steps",
         "self._share_cells(link)",
         "pass",
         (f"{_CELLS}::test_repeated_columns_have_the_cells_that_were_bought_once",),
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "the model rules out a position that a patient's visit has",
         Kind.SAMPLING,
-        "publish.linked.links:TableLink.is_possible_position",
+        "publish.links:TableLink.is_possible_position",
         "low + 2",
         "low",
         (f"{_TABLES}::test_a_position_is_possible_where_some_number_of_children_has_it",),
@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "the last child is drawn as one between",
         Kind.SAMPLING,
-        "publish.linked.drawing:position_cells",
+        "publish.synthetic_tables:position_cells",
         "number == children[owners] - 1",
         "number == children[owners]",
         (f"{_TABLES}::test_positions_of_drawn_children_follow_from_their_number",),
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "a child may precede the previous one",
         Kind.SAMPLING,
-        "publish.linked.drawing:ModelPair.draw_children",
+        "publish.synthetic_tables:ModelPair.draw_children",
         "if link.order:",
         "if not link.order:",
         (f"{_TABLES}::test_children_are_in_order_and_follow_each_other",),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "grandchildren of one unit are limited per parent",
         Kind.LIMITS,
-        "publish.linked.drawing:ModelPair.draw_children",
+        "publish.synthetic_tables:ModelPair.draw_children",
         "return DrawnTable(rows, parents.units[owners], {link.child_key: owners + 1})",
         "return DrawnTable(rows, np.arange(len(owners)), {link.child_key: owners + 1})",
         (f"{_TREES}::test_children_of_children_keep_the_limit_of_their_unit",),
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "a column is sorted away from the one that it determines",
         Kind.SAMPLING,
-        "publish.linked.drawing:ModelPair.draw_children",
+        "publish.synthetic_tables:ModelPair.draw_children",
         "has_rules = bool(face.impossible or face.implies)",
         "has_rules = bool(face.impossible)",
         (f"{_TREES}::test_implied_columns_are_implied_in_every_row",),

@@ -131,6 +131,14 @@ MUTANTS = (
         ("privacy/test_moment_functions.py::test_the_textbook_refuses_what_it_does_not_compute",),
     ),
     Mutant(
+        "a δ of optimal composition that rounds to 1 is promised as a little less, which may be below the truth",
+        Kind.DELTA,
+        "privacy.theorems:optimal",
+        "bound) for i, bound in enumerate(bounds) if bound < 1)",
+        "min(bound, 1 - _SMALLEST)) for i, bound in enumerate(bounds))",
+        ("privacy/test_moment_functions.py::test_the_textbook_refuses_what_it_does_not_compute",),
+    ),
+    Mutant(
         "a δ of optimal composition of many releases is rounded up less than its logarithms are rounded",
         Kind.DELTA,
         "privacy.theorems:optimal",

@@ -156,6 +156,14 @@ MUTANTS = (
         (_CLASSES,),
     ),
     Mutant(
+        "the first calls of a class take arguments that do not fit",
+        Kind.HOSTILE,
+        "quick_dataclass:_LazyInit._assign_fields",
+        "given or not fits",
+        "not fits",
+        (_CLASSES,),
+    ),
+    Mutant(
         "totals of one mechanism share a half-width, whatever their units",
         Kind.RANGES,
         "release.noisy_rows.noise_forms:IndependentNoises._first_block_of_equal_noise",

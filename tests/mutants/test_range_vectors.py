@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "a revenue below zero is certain",
         Kind.RANGES,
-        "curator.proposals.auction_outcomes:AuctionOutcome.revenue_range",
+        "curator.proposals.stored_answers:AuctionOutcome.revenue_range",
         "float(self.price * (max(0, self.buyers) + half_width))",
         "float(self.price * max(0, self.buyers + half_width))",
         (

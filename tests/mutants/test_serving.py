@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "who asks the same text later asks under the first one's name",
         Kind.CONSENT,
-        "curator.question_cache:QuestionCache.get_or_propose",
+        "curator.curators:QuestionCache.get_or_propose",
         "cached.context is context and ",
         "",
         ("curator/test_question_cache.py::test_whoever_asks_the_same_text_pays_under_their_own_name",),
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         "questions are kept with however long lists of groups",
         Kind.HOSTILE,
-        "curator.question_cache:_has_few_groups",
+        "curator.curators:_has_few_groups",
         "<= _MAX_GROUPS",
         "> 0",
         ("curator/test_question_cache.py::test_a_question_is_kept_with_few_groups_only",),

@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         "impossible cells are measured and modelled like others",
         Kind.REUSE,
-        "publish.synthesis.implications:zeros_from_policy",
+        "publish.synthesis.candidates:zeros_from_policy",
         "        if attribute_set and cells.any():",
         "        if attribute_set and cells.all():",
         ("curator/proposals/test_synthesis.py::test_impossible_cells_stay_empty",),
@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant(
         "a town is decided to have no region",
         Kind.NAN,
-        "publish.synthesis.implications:zeros_from_model",
+        "publish.synthesis.candidates:zeros_from_model",
         "impossible[:, -1] = decided in required",
         "impossible[:, -1] = False",
         ("publish/synthesis/test_implications.py::test_the_decided_cell_is_none_that_is_known_to_be_empty",),
@@ -231,7 +231,7 @@ MUTANTS = (
     Mutant(
         "a column leaves the model that decides another",
         Kind.KEYS,
-        "publish.synthesis.implications:implied_columns",
+        "publish.synthesis.candidates:implied_columns",
         "if decided not in dict(pairs):",
         "if decided:",
         (

@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "one set too few is compared where all fit",
         Kind.AUDIT,
-        "publish.synthesis.compared_sets:compared_sets",
+        "publish.synthesis.state:compared_sets",
         "if len(candidates) <= limit:",
         "if len(candidates) < limit:",
         (_COMPARED + "test_all_sets_are_compared_while_they_are_few",),
@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "more sets are compared than the limit allows",
         Kind.AUDIT,
-        "publish.synthesis.compared_sets:compared_sets",
+        "publish.synthesis.state:compared_sets",
         "room -= len(share)",
         "room -= len(share) // 2",
         (_COMPARED + "test_no_more_are_compared_than_the_limit_allows",),
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "the same part of the sets is compared in all rounds",
         Kind.REUSE,
-        "publish.synthesis.compared_sets:_evenly_spaced",
+        "publish.synthesis.state:_evenly_spaced",
         "(start + index * len(sets) // count)",
         "(index * len(sets) // count)",
         (_COMPARED + "test_every_set_has_its_turn",),
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "children are drawn without the seed",
         Kind.REUSE,
-        "publish.linked.drawing:LinkedModels.draw",
+        "publish.synthetic_tables:LinkedModels.draw",
         "self.models[link.child], self.source)",
         "self.models[link.child])",
         (_LINKED + "test_a_seed_draws_the_same_tables_again",),
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "the card of one table promises its own share of the price",
         Kind.AUDIT,
-        "publish.linked.synthetic_tables:SyntheticTables.cards",
+        "publish.synthetic_tables:SyntheticTables.cards",
         "replace(card, guarantee=guarantee)",
         "card",
         (_LINKED + "test_each_table_has_a_card_with_the_guarantee_of_all",),

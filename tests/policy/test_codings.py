@@ -89,15 +89,21 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "date", "bins": "month"}, "bounds"),
     (
         {"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "levels": ["week", "month"]},
-        "and no new edges",
+        "each with some edges of the one before",
     ),
     (
         {"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "levels": ["month", "day"]},
-        "and no new edges",
+        "each with some edges of the one before",
     ),
     ({"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "levels": []}, "such as"),
-    ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[0, 4, 9]]}, "and no new edges"),
-    ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[3, 9]]}, "and no new edges"),
+    (
+        {"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[0, 4, 9]]},
+        "each with some edges of the one before",
+    ),
+    (
+        {"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[3, 9]]},
+        "each with some edges of the one before",
+    ),
     ({"type": "real", "bounds": [0, 1], "bins": MAX_BINS + 1}, "at most 1,000 bins"),
     ({"type": "text", "bins": 3}, "list its values"),
     ({"values": ["a", "b"], "bins": 2}, "each of which is counted by itself"),

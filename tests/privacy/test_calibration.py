@@ -52,14 +52,14 @@ def test_discrete_noise_is_calibrated_as_the_discrete_noise_it_is(epsilon: str, 
 @pytest.mark.parametrize("family", [sf.Gaussian, DiscreteGaussian])
 def test_gaussian_noise_without_delta_is_refused_for_its_guarantee(family: Any) -> None:
     with pytest.raises(
-        sf.InvalidParameter, match="guarantee must be one that this noise can meet at some scale"
+        sf.InvalidParameter, match="guarantee must be one that some scale of this noise satisfies"
     ) as refused:
         sf.calibrate(family, sf.Guarantee(1))
     assert "give a δ above 0" in refused.value.fix
 
 
 def test_a_guarantee_out_of_reach_advises_a_delta_only_where_there_is_none() -> None:
-    with pytest.raises(sf.InvalidParameter, match="one that this noise can meet at some scale") as refused:
+    with pytest.raises(sf.InvalidParameter, match="one that some scale of this noise satisfies") as refused:
         sf.calibrate(sf.Gaussian, sf.Guarantee("0.0001", "1e-6"), 10**9)
     assert "δ" not in refused.value.fix
     assert refused.value.fix.startswith("give a larger ε or a smaller sensitivity")
@@ -84,11 +84,11 @@ class Constant:
 
 
 def test_families_that_cannot_or_need_not() -> None:
-    with pytest.raises(sf.InvalidParameter, match="one that this noise can meet at some scale"):
+    with pytest.raises(sf.InvalidParameter, match="one that some scale of this noise satisfies"):
         sf.calibrate(lambda x: Constant(x, "2"), sf.Guarantee(1))
     with pytest.raises(sf.InvalidParameter, match="one that needs noise"):
         sf.calibrate(lambda x: Constant(x, "0.5"), sf.Guarantee(1))
-    with pytest.raises(sf.InvalidParameter, match="one that this noise can meet at some scale"):
+    with pytest.raises(sf.InvalidParameter, match="one that some scale of this noise satisfies"):
         sf.calibrate(Gaussian, sf.Guarantee(1))
 
 

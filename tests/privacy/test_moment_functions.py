@@ -425,6 +425,14 @@ def test_logarithms_of_ratios_however_far_apart() -> None:
         assert abs(log_exprel_minus_ratio(low, high) - truth) <= 1e-14 * truth
 
 
+def test_a_delta_of_one_is_not_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is rounded to exactly 1."""
+    monkeypatch.setattr(sf.theorems, "_ROUND_UP", 1.0)
+    assert sf.theorems.optimal(900, 1) == (sf.Guarantee(900),)
+    monkeypatch.setattr(sf.theorems, "_ROUND_UP", 1 - 2.0**-49 * math.log(3))
+    assert sf.theorems.optimal(900, 3) == (sf.Guarantee(2700),)
+
+
 def test_the_textbook_refuses_what_it_does_not_compute() -> None:
     """At the last values that are computed it computes."""
     most = sf.theorems.optimal("0.01", 1020)
@@ -432,7 +440,8 @@ def test_the_textbook_refuses_what_it_does_not_compute() -> None:
     assert most[1].epsilon == F("10.18")
     assert F(1, 10**300) <= most[1].delta < F(2, 10**300)  # (1 − e^−0.02)/(1 + e^−0.01)^1020, rounded up
     assert {each.delta for each in sf.theorems.optimal(0, 6)} == {F(0)}
-    assert sf.theorems.optimal(900, 3)[1].delta == 1 - F(1, 10**300)
+    assert sf.theorems.optimal(900, 3) == (sf.Guarantee(2700),)  # δ₁ = 1 − 3·e^−900 rounds to 1
+    assert [each.epsilon for each in sf.theorems.optimal(26, 4)] == [104, 52]  # δ₁ = 1 − 2.04e-11, δ₂ = 1 − 2.8e-22
     assert sf.theorems.advanced(sf.Guarantee(300), 1, "0.5").epsilon > 300
     assert sf.theorems.optimal("0.001", 1)[0].delta == 0
     assert sf.theorems.kappa_secure(1, 900).delta == F(1, 2**900)

@@ -70,6 +70,37 @@ def test_whole_numbers(value: object) -> None:
     assert exact_integer("3", "k") == exact_integer(3.0, "k") == exact_integer(np.int64(3), "k") == 3
 
 
+_LONG = 1 << 300_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Fraction(_LONG + 1, _LONG), Fraction(_LONG, 3), Fraction(-3, _LONG), _LONG, -_LONG],
+    ids=["near 1", "large", "small", "integer", "negative"],
+)
+def test_a_number_of_too_many_digits_is_refused_by_its_length_alone(value: Fraction | int) -> None:
+    """Comparing, reducing or writing a million digits takes a minute; a hundred thousand took half a second each."""
+    with pytest.raises(InvalidParameter) as refused:
+        exact(value, "x", POSITIVE)
+    kind = "an integer" if isinstance(value, int) else "a fraction"
+    assert f"must be a finite number > 0: between 1e-300 and 1e300; got {kind} of 300001 bits" in str(refused.value)
+    assert refused.value.facts["value"] == f"{kind} of 300001 bits"
+    with pytest.raises(InvalidParameter, match=f"got {kind} of 300001 bits"):
+        exact_integer(value, "x", at_least=1)
+
+
+def test_numbers_of_4096_bits_are_read() -> None:
+    assert exact(1 + Fraction(1, 1 << 4095), "x") == 1 + Fraction(1, 1 << 4095)
+    with pytest.raises(InvalidParameter, match="got about 1"):
+        exact(1 + Fraction(1, 1 << 4096), "x")
+    with pytest.raises(InvalidParameter, match="got about 2"):
+        exact(Fraction((1 << 4096) + 1, (1 << 4095)), "x")
+    with pytest.raises(InvalidParameter, match="got about 1"):
+        exact(1 + Fraction(1, 1 << 8191), "x")
+    with pytest.raises(InvalidParameter, match="got a fraction of 8193 bits"):
+        exact(1 + Fraction(1, 1 << 8192), "x")
+
+
 @given(st.fractions())
 def test_text_reads_back(value: Fraction) -> None:
     assert exact(format_exact(value), "x") == value

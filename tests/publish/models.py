@@ -14,7 +14,7 @@ from sfumato.policy import Table
 from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.marginals.attributes import PublicTableFacts, coded_attribute
 from sfumato.publish.marginals.estimating import MeasuredMarginal
-from sfumato.publish.synthesis.implications import zeros_from_policy
+from sfumato.publish.synthesis.candidates import zeros_from_policy
 from sfumato.publish.synthesis.released import ImpliedColumn, ReleasedMarginal, ReleasedSynthesis, SynthesisRound
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.receipts import Receipt

@@ -14,8 +14,7 @@ import pytest
 from refusals import assert_refused
 from sfumato.mechanisms import Gaussian
 from sfumato.policy import Type
-from sfumato.publish import online, synthetic
-from sfumato.publish.linked import drawing, links
+from sfumato.publish import links, online, synthetic, synthetic_tables
 from sfumato.publish.marginals.attributes import (
     Attribute,
     ListedCell,
@@ -28,8 +27,7 @@ from sfumato.publish.marginals.group_totals import AmountBounds, _clip_and_scale
 from sfumato.publish.online import SessionBatch, first_hypothesis, with_integer_weights
 from sfumato.publish.synopsis import _free_receipt
 from sfumato.publish.synthesis import state
-from sfumato.publish.synthesis.candidates import NoisyCells
-from sfumato.publish.synthesis.implications import decided_cells, deciding_pairs
+from sfumato.publish.synthesis.candidates import NoisyCells, decided_cells, deciding_pairs
 from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.publish.tab_steps import CachingReader
 
@@ -306,7 +304,7 @@ def linked_pair(previous: tuple[str, ...]) -> tuple[Any, list[str]]:
     attributes = (SimpleNamespace(cells=cells, size=3), *(SimpleNamespace(cells=(), size=5) for _ in range(3)))
     child = SimpleNamespace(columns=names, attributes=attributes, sampling_model="model")
     parent = SimpleNamespace(columns=["q", "p"])
-    return drawing.ModelPair(link, parent, child), names  # type: ignore[arg-type]
+    return synthetic_tables.ModelPair(link, parent, child), names  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -324,9 +322,11 @@ def test_children_are_drawn_given_their_band_parent_and_elder(ordered: bool, mon
         codes[:, 3] = codes[:, 1] * 10 + codes[:, 2] + 1
 
     monkeypatch.setattr(
-        drawing, "conditional_distributions", lambda model, places: (given.append((model, places)), "conditionals")[1]
+        synthetic_tables,
+        "conditional_distributions",
+        lambda model, places: (given.append((model, places)), "conditionals")[1],
     )
-    monkeypatch.setattr(drawing, "extend_codes", extend)
+    monkeypatch.setattr(synthetic_tables, "extend_codes", extend)
     codes = pair._draw_cells(parents, children, owners)
     assert given == [("model", [0, 1, 2] if ordered else [0, 1])]
     # bands 1-2 and 3 are cells 1 and 0 of the child

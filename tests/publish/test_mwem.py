@@ -464,7 +464,7 @@ def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytes
     ("given", "word"),
     [
         ({"columns": ["sex", "weight"]}, "weight"),
-        ({"columns": ["sex", "height"]}, "no values or bins"),
+        ({"columns": ["sex", "height"]}, "cannot be counted by values or bins"),
         ({"columns": []}, "columns"),
         ({"columns": ["sex", "sex"]}, "a list of different columns"),
         ({"columns": ["sex", "age", "code", "zip"], "ways": 1}, "10,000,000"),

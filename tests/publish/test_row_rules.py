@@ -301,7 +301,7 @@ def test_a_seed_repeats_rows_and_needs_no_entropy(stays: Synthetic, monkeypatch:
 def test_only_the_drawing_of_rows_can_be_given_bytes() -> None:
     """A mechanism that could be given a source of bytes could be seeded, and its noise subtracted."""
     single = {"publish/sampling.py", "publish/row_rules.py", "publish/synthetic.py"}
-    allowed = single | {"publish/linked/drawing.py", "publish/linked/synthetic_tables.py"}
+    allowed = single | {"publish/synthetic_tables.py"}
     folder = Path(sfumato.__file__).parent
     seen = set()
     for file in folder.rglob("*.py"):

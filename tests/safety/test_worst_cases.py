@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.curator.proposals.clipped_counts import ClippedProposal
+from sfumato.curator.proposals.limit_proposals import ClippedProposal
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.clipping import CutCounts, Shift, WorstCase, worst_cases
 from sfumato.plan.limits import Strategy

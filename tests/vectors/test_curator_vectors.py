@@ -20,8 +20,7 @@ from sfumato.audit.lower_bounds import falsifying, verdicts
 from sfumato.audit.whole_policies import curator_audits, shared_noise
 from sfumato.curator import step_counts
 from sfumato.curator.previews import error_forecasts
-from sfumato.curator.proposals import bought_synopses, marginals, session_answers, synthesis, workloads
-from sfumato.curator.proposals.auction_outcomes import AuctionOutcome
+from sfumato.curator.proposals import bought_synopses, marginals, stored_answers, synthesis, workloads
 from sfumato.curator.proposals.degrees import Degrees
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
@@ -29,6 +28,7 @@ from sfumato.curator.proposals.online import OnlineProposal, OnlineSession
 from sfumato.curator.proposals.running_counts import RunningTotalsProposal
 from sfumato.curator.proposals.scores import ScoreProposal
 from sfumato.curator.proposals.sessions import SessionProposal
+from sfumato.curator.proposals.stored_answers import AuctionOutcome
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.curator.proposals.table_auctions import AuctionRelease
 from sfumato.curator.step_counts import StepCounts, StepSearch
@@ -53,11 +53,11 @@ REGISTRY = Registry(
         ),
     ),
     {
-        "curator.draft_figures.row_shares_within_limits": "it shows the owner counts of rows, and releases nothing",
+        "curator.cell_proposals.row_shares_within_limits": "it shows the owner counts of rows, and releases nothing",
         "curator.previews.advising._error_ratios": "it compares two forecasts, whose widths have vectors",
         "curator.previews.advising._removed_error_share": "it compares two forecasts, whose widths have vectors",
         "curator.previews.advising._width_before_and_after_with_size": "it looks up widths that have vectors",
-        "curator.proposals.clipped_counts.ClippedQuestion._tip_if_large_share": "it says a released share in words",
+        "curator.proposals.limit_proposals.ClippedQuestion._tip_if_large_share": "it says a released share in words",
         "curator.cell_proposals._share_containing_any": "it counts sampled cells for the owner, and releases nothing",
         "curator.previews.error_forecasts.draw_error_by_price": "it draws a line through what forecasts say",
         "curator.previews.explaining.explain_release": _SAID,
@@ -74,15 +74,15 @@ REGISTRY = Registry(
         "curator.proposals.logistic.LogisticProposal.price": "it searches the least price for a width with vectors",
         "curator.proposals.synthesis._cells_price_share_text": _SAID,
         "curator.proposals.tab_releases.SteppedRelease.open_tab_and_run": "it adds up the costs of curves with vectors",
-        "curator.proposals.wide_logistic.WideLogisticProposal._forecast": "it says that no coefficient has a width",
-        "curator.proposals.released_bounds.Bounds.words": _SAID,
+        "curator.proposals.logistic.WideLogisticProposal._forecast": "it says that no coefficient has a width",
+        "curator.proposals.stored_answers.Bounds.words": _SAID,
         "curator.proposals.marginals.MarginalsProposal._explain_measurements": _SAID,
         "curator.proposals.marginals.MarginalsProposal.price": "it searches the least price for a width with vectors",
         "curator.proposals.moment_proposals.MomentsProposal.receipt": _SAID,
         "curator.proposals.mwem.MwemProposal.explain": _SAID,
         "curator.proposals.online.OnlineProposal.explain": _SAID,
         "curator.proposals.private_bounds.BoundsProposal.explain": _SAID,
-        "curator.proposals.private_limits.UnitLimits.words": _SAID,
+        "curator.proposals.limit_proposals.UnitLimits.words": _SAID,
         "curator.previews.error_forecasts.quality_of_selected_columns": _SAID,
         "curator.proposals.running_counts.RunningTotalsProposal.explain": _SAID,
         "curator.proposals.running_counts.RunningTotalsProposal.build_answer": (
@@ -210,12 +210,12 @@ def _session_error() -> Iterator[Vector]:
         yield exact(wanted, ask, own, questions, sure)
 
 
-@formula("curator.proposals.session_answers._value_interval")
+@formula("curator.proposals.stored_answers._value_interval")
 def _session_range() -> Iterator[Vector]:
     for value, scale, step, off in ((7, 3, Fraction(1, 2), 0), (-2, 5, 1, Fraction(1, 4)), (0, 9, Fraction(1, 8), 1)):
         reach = _wide(scale, "0.95") * Fraction(step) + off
         found = ThresholdAnswer(True, Fraction(value), Laplace(scale), Fraction(step), Fraction(off))
-        yield exact((float(value - reach), float(value + reach)), session_answers._value_interval, found, "0.95")
+        yield exact((float(value - reach), float(value + reach)), stored_answers._value_interval, found, "0.95")
 
 
 # ── forecasts of proposals ─────────────────────────────────────────────────────────────────────
@@ -301,7 +301,7 @@ def _score_points() -> Iterator[Vector]:
         yield exact(wanted, ScoreProposal._score_width, own, None, Fraction(19, 20), rows)
 
 
-@formula("curator.proposals.auction_outcomes.AuctionOutcome.revenue_range")
+@formula("curator.proposals.stored_answers.AuctionOutcome.revenue_range")
 def _revenue() -> Iterator[Vector]:
     """Price times buyers; a count below zero is moved there, and its range is never nothing."""
     for buyers, scale, sure in ((40, 3, "0.95"), (-50, 3, "0.95"), (2, 10, "0.9")):

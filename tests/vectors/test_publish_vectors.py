@@ -22,8 +22,8 @@ from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.publish.marginals import (
     blocks as block_algebra,
     charge_verification,
+    estimating,
     group_totals,
-    half_widths,
     measuring,
     planning,
 )
@@ -69,7 +69,7 @@ REGISTRY = Registry(
         "publish.synthesis.budget.SynthesisBudget.used_share": "it divides what is spent by the total",
         "publish.online.worst_error_in_row_effects": "a score: what gates do with it is tested by exact laws",
         "publish.marginals.group_totals.SynopsisEstimates._error_distribution": "it chooses one that has vectors",
-        "publish.linked.links.TableLink.band_widths": "it counts the whole numbers of a band, and is no half-width",
+        "publish.links.TableLink.band_widths": "it counts the whole numbers of a band, and is no half-width",
         "publish.model_cards.ModelCard._error_table": "it shows numbers that have vectors, in words",
         "publish.marginals.planning.with_range_levels.error": "it only ranks ways to join cells, and is never shown",
         "publish.marginals.measuring.expected_width": "it only ranks which synopsis is asked, whose own range is shown",
@@ -83,26 +83,24 @@ formula = REGISTRY.formula
 # ── half-widths ────────────────────────────────────────────────────────────────────────────────
 
 
-@formula("publish.marginals.half_widths.gaussian_half_width")
+@formula("publish.marginals.estimating.gaussian_half_width")
 def _half_width() -> Iterator[Vector]:
     for variance, beta, cells in ((1, 0.05, 1), (7.25, 0.01, 3), (0.04, 1e-6, 1000), (1e6, 0.5, 1)):
-        yield exact(
-            routes.planned_width(variance, beta / cells), half_widths.gaussian_half_width, variance, beta, cells
-        )
-    yield between(1.9637632, 1.96376325 * (1 + 1e-6), half_widths.gaussian_half_width, 1, 0.05)  # of the contract
+        yield exact(routes.planned_width(variance, beta / cells), estimating.gaussian_half_width, variance, beta, cells)
+    yield between(1.9637632, 1.96376325 * (1 + 1e-6), estimating.gaussian_half_width, 1, 0.05)  # of the contract
 
 
-@formula("publish.marginals.half_widths.unit_variance_half_width")
+@formula("publish.marginals.estimating.unit_variance_half_width")
 def _width_of_one() -> Iterator[Vector]:
     for beta, cells in ((0.05, 1), (0.1, 7), (1e-9, 1)):
-        yield exact(routes.planned_width(1, beta / cells), half_widths.unit_variance_half_width, beta, cells)
+        yield exact(routes.planned_width(1, beta / cells), estimating.unit_variance_half_width, beta, cells)
 
 
-@formula("publish.marginals.half_widths.coarse_gaussian_half_width")
+@formula("publish.marginals.estimating.coarse_gaussian_half_width")
 def _coarse_half_width() -> Iterator[Vector]:
     for variance, beta, cells in ((1, 0.05, 1), (9, 0.001, 4), (0.5, 0.2, 1)):
         width = routes.sub_gaussian(beta / cells, variance)
-        yield exact(width * UP, half_widths.coarse_gaussian_half_width, variance, beta, cells)
+        yield exact(width * UP, estimating.coarse_gaussian_half_width, variance, beta, cells)
 
 
 def _chernoff(noises: list[tuple[list[float], float]], variance: float, miss: float) -> float:
@@ -122,7 +120,7 @@ def _chernoff(noises: list[tuple[list[float], float]], variance: float, miss: fl
     return routes.least(bound, top * 1e-6, top * (1 - 1e-6))
 
 
-@formula("publish.marginals.half_widths.laplace_half_width")
+@formula("publish.marginals.estimating.laplace_half_width")
 def _laplace_half_width() -> Iterator[Vector]:
     cases: list[tuple[list[tuple[list[float], float]], float, int, float]] = [
         ([([1.0], 10.0)], 0.05, 1, 0.0),
@@ -132,29 +130,29 @@ def _laplace_half_width() -> Iterator[Vector]:
     for noises, beta, cells, variance in cases:
         own = [(np.array(values), scale) for values, scale in noises]
         lower = _chernoff(noises, variance, beta / cells)  # slopes are tried at 400 places: at most 0.3 % are lost
-        yield between(lower, lower * 1.003, half_widths.laplace_half_width, own, beta, cells, variance=variance)
+        yield between(lower, lower * 1.003, estimating.laplace_half_width, own, beta, cells, variance=variance)
 
 
-@formula("publish.marginals.half_widths.adaptive_half_width")
+@formula("publish.marginals.estimating.adaptive_half_width")
 def _adaptive_half_width() -> Iterator[Vector]:
-    yield between(1.00707085, 1.00707095, half_widths.adaptive_half_width, [(1, 10)], 0.05, 4)  # of the contract
+    yield between(1.00707085, 1.00707095, estimating.adaptive_half_width, [(1, 10)], 0.05, 4)  # of the contract
     for blocks, beta, eta, cells in (([(2.0, 3.0)], 0.1, 1.0, 1), ([(1.0, 5.0), (0.5, 2.0), (0.0, 9.0)], 0.05, 2.0, 3)):
         asked = [(norm, known) for norm, known in blocks if norm]
         each = beta / cells / len(asked)
         wanted = sum(norm * routes.mixture_width(known, eta, each) for norm, known in asked)
-        yield exact(wanted, half_widths.adaptive_half_width, blocks, beta, eta, cells)
+        yield exact(wanted, estimating.adaptive_half_width, blocks, beta, eta, cells)
 
 
-@formula("publish.marginals.half_widths._mixture_half_width")
+@formula("publish.marginals.estimating._mixture_half_width")
 def _mixture() -> Iterator[Vector]:
     for precision, eta, beta in ((10.0, 4.0, 0.05), (0.3, 2.0, 0.001), (100.0, 1.0, 0.2)):
-        yield exact(routes.mixture_width(precision, eta, beta), half_widths._mixture_half_width, precision, eta, beta)
+        yield exact(routes.mixture_width(precision, eta, beta), estimating._mixture_half_width, precision, eta, beta)
 
 
-@formula("publish.marginals.half_widths._beta_per_cell")
+@formula("publish.marginals.estimating._beta_per_cell")
 def _each() -> Iterator[Vector]:
     for beta, cells in ((0.05, 1), (0.05, 20), (0.3, 7)):
-        yield exact(float(Fraction(str(beta)) / cells), half_widths._beta_per_cell, beta, cells)
+        yield exact(float(Fraction(str(beta)) / cells), estimating._beta_per_cell, beta, cells)
 
 
 def _part_width(cells: float, beta: float) -> float:
@@ -162,10 +160,10 @@ def _part_width(cells: float, beta: float) -> float:
     return routes.least(lambda s: mpf("1.2") * min(s, mpf("0.5")) * cells + log / min(s, mpf("0.5")), 1e-9, 0.5)
 
 
-@formula("publish.marginals.half_widths.adaptive_laplace_width")
+@formula("publish.marginals.estimating.adaptive_laplace_width")
 def _laplace_part_width() -> Iterator[Vector]:
     for cells, beta in ((1, 0.05), (40, 0.01), (3.5, 1e-6)):
-        yield exact(_part_width(cells, beta) * UP, half_widths.adaptive_laplace_width, cells, beta)
+        yield exact(_part_width(cells, beta) * UP, estimating.adaptive_laplace_width, cells, beta)
 
 
 @lru_cache
@@ -188,14 +186,14 @@ def _unsigned_sum(laplace: bool, cells: int, miss: float) -> tuple[float, float,
     return cells * math.fsum(law * steps), float(quantile), float(least.fun)
 
 
-@formula("publish.marginals.half_widths.noise_l1_mean_and_bound")
+@formula("publish.marginals.estimating.noise_l1_mean_and_bound")
 def _noise_size() -> Iterator[Vector]:
     for laplace, cells, beta in ((False, 1, 0.05), (False, 3, 0.01), (True, 2, 0.05)):  # slopes lose 1 % at most
         mean, quantile, chernoff = _unsigned_sum(laplace, cells, beta)
         low = mean * (1 - 1e-12), max(quantile, chernoff * (1 - 1e-9))
         high = mean * (1 + 1e-12), chernoff * 1.01
         yield between(
-            low, high, half_widths.noise_l1_mean_and_bound, cells, 2.0 if laplace else 1.0, beta, laplace=laplace
+            low, high, estimating.noise_l1_mean_and_bound, cells, 2.0 if laplace else 1.0, beta, laplace=laplace
         )
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sfumato.publish.marginals.half_widths import adaptive_half_width, gaussian_half_width
+from sfumato.publish.marginals.estimating import adaptive_half_width, gaussian_half_width
 from vectors import registry
 from vectors.registry import Registry, Scope, between, check, exact
 
-_NAME = "publish.marginals.half_widths.adaptive_half_width"
+_NAME = "publish.marginals.estimating.adaptive_half_width"
 
 
 def test_a_formula_is_compared_to_the_last_digit() -> None:

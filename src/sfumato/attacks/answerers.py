@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sfumato.attacks.ceilings import replacement_guarantee
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Laplace, bits
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import (
     POSITIVE,
@@ -166,8 +167,8 @@ class NoisyAnswers:
             raise InvalidParameter(
                 "groups",
                 ValueWords(f"a list of {len(checked)} groups"),
-                f"a list with at most as many groups as there are questions left: {self._questions_left}",
-                fix="ask about fewer groups, or make a new answerer",
+                f"a list of at most {count_with_noun(self._questions_left, 'group')}, because each uses up a question",
+                fix="give fewer groups, or make a new answerer",
             )
         self._questions_left -= len(checked)
         true_sums = group_sums(checked, self._values).astype(np.int64)

@@ -26,13 +26,11 @@ if TYPE_CHECKING:
     from sfumato.curator.previews.advising import Advice as Advice
     from sfumato.curator.previews.error_forecasts import Forecast as Forecast
     from sfumato.curator.previews.explaining import Explanation as Explanation
-    from sfumato.curator.proposals.auction_outcomes import AuctionOutcome as AuctionOutcome
     from sfumato.curator.proposals.degrees import Degrees as Degrees, DegreesProposal as DegreesProposal
+    from sfumato.curator.proposals.limit_proposals import LimitsProposal as LimitsProposal, UnitLimits as UnitLimits
     from sfumato.curator.proposals.online import OnlineProposal as OnlineProposal, OnlineSession as OnlineSession
     from sfumato.curator.proposals.private_bounds import BoundsProposal as BoundsProposal
-    from sfumato.curator.proposals.private_limits import LimitsProposal as LimitsProposal, UnitLimits as UnitLimits
     from sfumato.curator.proposals.questions import Question as Question
-    from sfumato.curator.proposals.released_bounds import Bounds as Bounds
     from sfumato.curator.proposals.running_counts import (
         RunningForecast as RunningForecast,
         RunningTotalsProposal as RunningTotalsProposal,
@@ -41,8 +39,13 @@ if TYPE_CHECKING:
         SessionProposal as SessionProposal,
         ThresholdSession as ThresholdSession,
     )
+    from sfumato.curator.proposals.stored_answers import (
+        Answers as Answers,
+        AuctionOutcome as AuctionOutcome,
+        Bounds as Bounds,
+        WorkloadForecast as WorkloadForecast,
+    )
     from sfumato.curator.proposals.table_auctions import AuctionProposal as AuctionProposal
-    from sfumato.curator.proposals.workload_answers import Answers as Answers, WorkloadForecast as WorkloadForecast
     from sfumato.curator.proposals.workloads import WorkloadProposal as WorkloadProposal
     from sfumato.curator.standings import PeriodStandings as PeriodStandings, Standing as Standing
     from sfumato.curator.tables import TableView as TableView
@@ -96,20 +99,18 @@ _EXPORTS = {
     "describing": ("describe_policy",),
     "previews.explaining": ("Explanation",),
     "previews.error_forecasts": ("Forecast",),
-    "proposals.released_bounds": ("Bounds",),
     "listings": ("Listing",),
     "proposals.online": ("OnlineSession", "OnlineProposal",),
     "standings": ("PeriodStandings", "Standing",),
     "policy_account": ("amend", "history", "precedents_of", "standing",),
     "proposals.private_bounds": ("BoundsProposal",),
-    "proposals.private_limits": ("LimitsProposal", "UnitLimits",),
+    "proposals.limit_proposals": ("LimitsProposal", "UnitLimits",),
     "proposals.questions": ("Question",),
     "proposals.running_counts": ("RunningForecast", "RunningTotalsProposal",),
     "proposals.sessions": ("SessionProposal", "ThresholdSession",),
-    "proposals.auction_outcomes": ("AuctionOutcome",),
     "proposals.table_auctions": ("AuctionProposal",),
     "tables": ("TableView",),
-    "proposals.workload_answers": ("Answers", "WorkloadForecast",),
+    "proposals.stored_answers": ("Answers", "AuctionOutcome", "Bounds", "WorkloadForecast",),
     "proposals.workloads": ("WorkloadProposal",),
 }
 # fmt: on

@@ -2,10 +2,15 @@
 
 ``protect`` does the same for a table in memory: it builds a policy from the caller's declarations, with an account on
 disk.
+
+A cache of recently parsed questions: the meaning of a text follows from the text and the policy.
+
+Nothing cached depends on rows, budget or time; the number and the length of the texts are bounded.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import weakref
@@ -19,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from sfumato.curator.context import Context, PreviewEngine
 from sfumato.curator.policy_account import account_lines, ledger_address, open_account, read_policy, require_analyst
 from sfumato.curator.proposing import Proposing
-from sfumato.curator.question_cache import QuestionCache
 from sfumato.curator.weak_policies import warn_if_weak_policy
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
@@ -29,11 +33,11 @@ from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, exact_integer
 from sfumato.release.running_work import Progress, ignore_progress
 
-if TYPE_CHECKING:  # opening a policy needs no parser, and a question no publishing
+if TYPE_CHECKING:
     from sfumato.curator.checking import CheckReport
     from sfumato.curator.described_tables import Tables
-    from sfumato.curator.dry_charges import DryCharge
     from sfumato.curator.listings import Listing
+    from sfumato.curator.policy_account import DryCharge
     from sfumato.curator.proposals.questions import Question
     from sfumato.curator.proposals.workloads import WorkloadProposal
     from sfumato.curator.release_kinds import Spec
@@ -47,8 +51,45 @@ if TYPE_CHECKING:  # opening a policy needs no parser, and a question no publish
     from sfumato.plan.sql.parameters import Parameters
     from sfumato.privacy.pictures import SpendingPoint
 
-P = TypeVar("P")
+_MAX_ENTRIES, _MAX_TEXT_LENGTH, _MAX_GROUPS = 32, 4096, 1000
 
+
+class _CachedQuestion(NamedTuple):
+    query: Query
+    context: Context
+    question: Question | None
+    """None for a question that may hold a long list of groups."""
+
+
+class QuestionCache:
+    """The recent questions of one curator and its views, by their texts. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._cache: dict[str, _CachedQuestion] = {}
+
+    def get_or_propose(
+        self, text: str, context: Context, parse: Callable[[], Query], propose: Callable[[Query], Question]
+    ) -> Question:
+        """Return the cached question of a text in this context, or parse and propose it."""
+        cached = self._cache.get(text)
+        if cached is not None and cached.context is context and cached.question is not None:
+            return cached.question
+        query = parse() if cached is None else cached.query
+        question = propose(query)
+        if len(text) <= _MAX_TEXT_LENGTH:
+            if len(self._cache) >= _MAX_ENTRIES:
+                self._cache.clear()
+            self._cache[text] = _CachedQuestion(query, context, question if _has_few_groups(query) else None)
+        return question
+
+
+def _has_few_groups(query: Query) -> bool:
+    """Return whether the values declared for its keys, and NULL, make few combinations."""
+    counts = [len(key.domain.values or ()) for key in query.plan.keys]
+    return all(counts) and math.prod(count + 1 for count in counts) <= _MAX_GROUPS
+
+
+P = TypeVar("P")
 DEFAULT_SECONDS = 600
 """The default time limit of one question, in seconds, so that no question blocks the others for ever."""
 
@@ -234,14 +275,14 @@ class Curator(Proposing):
         """Return what ``release`` would charge and read if it were called with this curator and a request id; None if
         it costs nothing. Nothing is charged and no row is read.
         """
-        from sfumato.curator.dry_charges import dry_charge
+        from sfumato.curator.policy_account import dry_charge
 
         return dry_charge(self._context, lambda context, request_id: release(self._in_context(context), request_id))
 
     @property
     def policy_hash(self) -> str:
         """The hash of the whole policy, which an approval is bound to."""
-        from sfumato.curator.dry_charges import policy_hash
+        from sfumato.curator.policy_account import policy_hash
 
         return policy_hash(self._context)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.curator.previews.explaining import Explanation, PlanStep
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.html_fragments import table as html_table
 from sfumato.plan.canonical import PlanKey
 from sfumato.plan.catalog import Catalog, CatalogTable
@@ -47,7 +47,8 @@ class Listing:
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
         if any(type(row) is not tuple or len(row) != len(self.columns) for row in self.rows):
-            raise InvalidParameter("rows", self.rows, "a list of rows, each with one value for every column")
+            rule = f"a list of tuples, each with {len(self.columns)} values, one for every column"
+            raise InvalidParameter("rows", ValueWords("a row of another type or length"), rule)
 
     @property
     def plan_key(self) -> PlanKey:

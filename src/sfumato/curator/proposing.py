@@ -17,22 +17,21 @@ if TYPE_CHECKING:
     from sfumato.curator.kinds.marginals import Objective
     from sfumato.curator.kinds.mwem import Queries
     from sfumato.curator.kinds.synthesis import Method
-    from sfumato.curator.proposals.components import ComponentsProposal
     from sfumato.curator.proposals.degrees import DegreesProposal
     from sfumato.curator.proposals.hypothesis_tests import TestProposal
+    from sfumato.curator.proposals.limit_proposals import LimitsProposal
     from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
-    from sfumato.curator.proposals.listed_sessions import ListedSessionProposal
     from sfumato.curator.proposals.logistic import LogisticProposal
     from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights
+    from sfumato.curator.proposals.moment_proposals import ComponentsProposal
     from sfumato.curator.proposals.mwem import ColumnWeights, MwemProposal
     from sfumato.curator.proposals.online import OnlineProposal
     from sfumato.curator.proposals.private_bounds import BoundsProposal
-    from sfumato.curator.proposals.private_limits import LimitsProposal
     from sfumato.curator.proposals.questions import Question
     from sfumato.curator.proposals.regressions import RegressionProposal
     from sfumato.curator.proposals.running_counts import RunningTotalsProposal
     from sfumato.curator.proposals.scores import ScoreProposal
-    from sfumato.curator.proposals.sessions import SessionProposal
+    from sfumato.curator.proposals.sessions import ListedSessionProposal, SessionProposal
     from sfumato.curator.proposals.survival import SurvivalProposal
     from sfumato.curator.proposals.synthesis import SynthesisProposal
     from sfumato.curator.proposals.table_auctions import AuctionProposal

@@ -84,7 +84,7 @@ TERMS: Mapping[str, PriceTerm] = {
         "The noise distribution, instead of the one with the smallest error.",
     ),
     "weights": PriceTerm("weights", Mapping[str, Number], "The weight of each column's error."),
-    "joint": PriceTerm("joint", bool, "The confidence holds for all ranges together, not for each by itself."),
+    "joint": PriceTerm("joint", bool, "Whether the confidence holds for all ranges together, not for each by itself."),
     "fresh": PriceTerm(
         "fresh", bool, "Buy a new answer even if the same release is stored and could be returned for free."
     ),

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.html_fragments import collapsed, paragraph, paragraphs, preformatted, table
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.number_formats import format_rounded_down
@@ -20,6 +20,10 @@ from sfumato.privacy.amounts import format_guarantee, gaussian_warning
 from sfumato.privacy.numbers import NONNEGATIVE, exact, format_number, format_probability
 from sfumato.quick_dataclass import dataclass
 from sfumato.suggested_fixes import join_with_or
+
+if TYPE_CHECKING:
+    pass
+
 
 _NOISE_KINDS = ("Laplace", "Gaussian")
 CURRENCIES = ("currency", "allowed", "spent", "left")
@@ -51,9 +55,11 @@ class Standing:
             object.__setattr__(self, name, _parse_amounts(getattr(self, name), name))
         listed = ", ".join(self.allowed)
         if set(self.spent) != set(self.allowed):
-            raise InvalidParameter("spent", self.spent, f"a mapping with an amount for each of {listed}")
+            rule = f"a mapping with the keys of allowed ({listed or 'none'}) and an amount for each"
+            raise InvalidParameter("spent", ValueWords(f"the keys {', '.join(self.spent) or 'none'}"), rule)
         if not set(self.left) <= set(self.allowed) or None in self.left.values():
-            raise InvalidParameter("left", self.left, f"a mapping to amounts, with keys among {listed}")
+            rule = f"a mapping from keys of allowed ({listed or 'none'}) to amounts"
+            raise InvalidParameter("left", self.left, rule)
         if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_NOISE_KINDS):
             raise InvalidParameter(
                 "largest",

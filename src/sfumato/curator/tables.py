@@ -16,14 +16,12 @@ from sfumato.curator.frame_methods import (
     validated_column_names,
 )
 from sfumato.curator.listings import Listing, list_columns_with_offers
-from sfumato.curator.proposals.components import ComponentsProposal, propose_components
-from sfumato.curator.proposals.logistic import LogisticProposal
+from sfumato.curator.proposals.logistic import LogisticProposal, propose_logistic
+from sfumato.curator.proposals.moment_proposals import ComponentsProposal, propose_components
 from sfumato.curator.proposals.questions import FREE_METHODS, Question
-from sfumato.curator.proposals.regressions import RegressionProposal
-from sfumato.curator.proposals.robust_regressions import propose_regression
+from sfumato.curator.proposals.regressions import RegressionProposal, propose_regression
 from sfumato.curator.proposals.selected_columns import FreeDeclaredValues
 from sfumato.curator.proposals.survival import SurvivalColumns, SurvivalProposal, propose_survival
-from sfumato.curator.proposals.wide_logistic import propose_logistic
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import AggregateText
 from sfumato.plan.sql.building import Keys, On, OutputColumn, QuestionBuilder, RowSelection

@@ -15,12 +15,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidPolicy
-from sfumato.privacy import Guarantee
+from sfumato.privacy import Budget, Guarantee
 from sfumato.privacy.numbers import format_exact, format_probability
 
 if TYPE_CHECKING:
     from sfumato.policy import Policy
-    from sfumato.privacy import Budget
 
 MAX_LIFETIME_EPSILON = 10
 """The largest ε for life that is not warned about."""
@@ -69,8 +68,9 @@ def weak_policy_warnings(policy: Policy) -> tuple[str, ...]:
         warnings.append(_weak_epsilon_warning(policy))
     if has_unpermitted_delta(policy):
         warnings.append(
-            f"δ = {format_probability(policy.budget.delta)} for life is large: with that probability nothing is "
-            "promised; a new account would need allow_large_delta = true in the policy's budget"
+            f"δ = {format_probability(policy.budget.delta)} for life is large: a mechanism that publishes each "
+            "unit's rows with that probability would satisfy this guarantee; a new account would need "
+            "allow_large_delta = true in the policy's budget"
         )
     return tuple(warnings)
 
@@ -113,7 +113,7 @@ def require_permitted_delta(policy: Policy, account_budget: Budget | None) -> No
         return
     raise InvalidPolicy(
         f"a δ of {format_probability(policy.budget.delta)} is too large (1/1000 or more): a mechanism that publishes "
-        "each unit's rows with that probability would satisfy it",
+        "each unit's rows with that probability would satisfy this guarantee",
         place="unit.budget.delta",
         fix="write a δ far below 1 / number of units, such as 1e-9; or, if you accept this δ, add allow_large_delta "
         "= true to the budget",

@@ -162,7 +162,7 @@ def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
     if 2 * unnamed > len(names) > 1 and len(records) > 1 and all(cell.strip() for cell in records[1]):
         raise InvalidPolicy(
             f"a text file must begin with one line of column names; {unnamed} of the {len(names)} cells of line 1 "
-            "are empty, but none of the next line is",
+            "are empty, but no cell of line 2 is",
             place=f"{path}, line 1",
             fix="delete the title line above the column names",
         )

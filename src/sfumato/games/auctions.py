@@ -222,7 +222,7 @@ def _checked_multiplicities(counts: Any, bids: int) -> NDArray[np.int64]:
             "counts",
             describe_array(multiplicities)
             if multiplicities.dtype.kind not in "iu" or multiplicities.ndim != 1
-            else ValueWords("a list of another length, with a number below 0, or of zeros alone"),
+            else ValueWords("a list that has another length, a number below 0 or only zeros"),
             "a list of whole numbers ≥ 0, one for each bid, and not all 0",
             fix="for three bids, write counts=[2, 1, 1]",
         )
@@ -243,7 +243,8 @@ def _count_reached_prices_per_bid(prices: tuple[Fraction, ...], bids: Any) -> ND
             return _count_reached_prices_per_bid_exactly(prices, bids)
         array = np.array(bids, np.float64)
     if array is None or array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
-        raise InvalidParameter("bids", ValueWords("something else"), _BIDS, fix=_WRITE_BIDS)
+        got = ValueWords("a value that is not a list of numbers, or has none")
+        raise InvalidParameter("bids", got, _BIDS, fix=_WRITE_BIDS)
     if array.dtype.kind == "f" and array.dtype.itemsize != 8:
         return _count_reached_prices_per_bid_exactly(
             prices, list(array)
@@ -269,4 +270,5 @@ def _count_reached_prices_per_bid_exactly(prices: tuple[Fraction, ...], bids: Se
                 cache[type(bid), bid] = bisect_right(prices, exact(bid, "bids", NONNEGATIVE))
         return np.array([cache[type(bid), bid] for bid in bids], np.int64)
     except (InvalidParameter, TypeError):  # an unhashable value is not a number either
-        raise InvalidParameter("bids", ValueWords("something else"), _BIDS, fix=_WRITE_BIDS) from None
+        got = ValueWords("a list with a bid that is not a number of at least 0")
+        raise InvalidParameter("bids", got, _BIDS, fix=_WRITE_BIDS) from None

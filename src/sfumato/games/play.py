@@ -297,9 +297,9 @@ class Crowd:
         if not fits or actions.min() < 0 or actions.max() >= self.actions:
             raise InvalidParameter(
                 "profile",
-                ValueWords("something else"),
-                f"a list with one action from 0 to {self.actions - 1} for each player",
-                fix=f"for example, write [0] * {self.players}",
+                ValueWords("a list of another length, or with other values"),
+                f"a list of {self.players} actions from 0 to {self.actions - 1}, one for each player",
+                fix=f"for example, write [0] * {self.players}, in which every player takes the first action",
             )
         return actions.astype(np.int64)
 

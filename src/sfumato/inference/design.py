@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.inference.formula import Factor, Formula, Term, term_label
-from sfumato.inference.number_ranges import range_edges, range_labels
+from sfumato.inference.formula import Factor, Formula, Term, range_edges, range_labels, term_label
 from sfumato.plan.quoting import quoted
 from sfumato.policy import Domain, Type, Value
 from sfumato.privacy.numbers import exact, format_exact
@@ -80,7 +79,7 @@ class Category:
     reference: int | None = None
     """The reference value that the formula names; None: it is chosen from released counts."""
     edges: tuple[Fraction, ...] = ()
-    """Where the ranges of a number meet (``inference.number_ranges``); none for declared values."""
+    """Where the ranges of a number meet (``inference.formula``); none for declared values."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +203,7 @@ def largest_scale(rows: int, blocks: int) -> int:
         scale //= 2
     if scale**2 * rows * blocks > _MAX_UNIT_STEPS:
         most = _MAX_UNIT_STEPS // MIN_SCALE**2 // blocks
-        rule = f"a model of so many columns can count at most {most:,} rows per unit; this one would count {rows:,}"
+        rule = f"a model with this many columns can count at most {most:,} rows per unit; this one would count {rows:,}"
         raise Unsupported("too-many-rows", rule, fix="count fewer rows per unit, such as rows=1 (--rows 1)")
     return scale
 
@@ -380,12 +379,12 @@ def _require_no_redundancy(formula: Formula, builder: DesignBuilder) -> None:
             name, _ = builder.spelling_and_domain(factor.column)
             if name == builder.spelling_and_domain(formula.target)[0]:
                 rule, fix = (
-                    f"free of its target {name}, which is on the left of ~",
+                    f"written without its target {name} on the right of ~",
                     f"remove {name} from the right of ~",
                 )
                 raise InvalidParameter("formula", formula.text, rule, fix=fix)
             if factor.is_centred and builder.is_category(factor):
-                rule = f"free of center({name}), because {name} is a category"
+                rule = f"written without center({name}), because {name} is a category"
                 raise InvalidParameter("formula", formula.text, rule, fix=f"write {name} without center(…)")
         if len(term) == 1:
             (factor,) = term
@@ -406,8 +405,8 @@ def _require_main_effects(
         return
     names = [builder.spelling_and_domain(factor.column)[0] for factor in term]
     if names[0] == names[1] and builder.is_category(term[0]):
-        rule = f"free of the square of '{names[0]}', which is a category"
-        raise InvalidParameter("formula", formula.text, rule, fix=f"remove the square of '{names[0]}'")
+        rule = f"written without the square of {names[0]}, which is a category"
+        raise InvalidParameter("formula", formula.text, rule, fix=f"remove the square of {names[0]}")
     missing = [factor.label for name, factor in zip(names, term, strict=True) if name not in main_effects]
     if missing:
         label = term_label(term)
@@ -436,7 +435,7 @@ def _scale_column(name: str, domain: Domain, scale: int) -> ScaledColumn:
     low, high = (exact(end, name) for end in domain.range)  # type: ignore[arg-type]
     width, middle = high - low, (low + high) / 2
     if not width:
-        rule = f"able to vary, but the policy says that '{name}' is always {_sql_number(low)}"
+        rule = f"a column with several possible values, but the policy says that '{name}' is always {_sql_number(low)}"
         raise InvalidParameter("column", name, rule, fix=f"leave out '{name}', which the intercept already covers")
     bounds = f"{name} in [{format_exact(low)}, {format_exact(high)}]"
     if domain.type is Type.INTEGER and width <= scale:

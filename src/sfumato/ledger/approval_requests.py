@@ -411,7 +411,7 @@ class RequestRecord:
         state = self.state(now)
         if state not in _ALLOWED_FROM[step.act]:
             allowed = " or ".join(_ALLOWED_FROM[step.act])
-            rule = f"{_POSSIBLE[step.act]} while it is {allowed}, but this one is {state}"
+            rule = f"{_POSSIBLE[step.act]} while it is {allowed}, but request {self.number} is {state}"
             refile = "file a new request" if step.act in (RequestAct.APPROVE, RequestAct.RELEASE) else ""
             raise self._refusal(rule, _NEXT.get(state, refile))
         is_requester = step.by == self.subject.requester

@@ -121,11 +121,11 @@ def _require_anchored_lines(guarded: GuardedStore, place: str, *, accept_loss: b
                 guarded.anchors += (anchor,)
             else:
                 raise LedgerUnavailable(
-                    f"this backup or export ends before line {anchor.number}, which this user's anchor records: "
-                    "the budget of all later charges would be free again",
+                    f"this backup or export lacks line {anchor.number}, which this user's anchor (a record of the "
+                    "ledger's newest lines) contains: what was charged there could be spent again",
                     place=str(path),
-                    fix="move the ledger itself; if the ledger is lost, the owner can accept with --accept-loss that "
-                    "these charges are forgotten",
+                    fix="copy the ledger itself; if it is lost, its owner can add --accept-loss, to accept that these "
+                    "charges are forgotten",
                 )
 
 
@@ -140,7 +140,7 @@ def _require_newer_than_move(transaction: Transaction, path: Path, anchor: Ancho
             f"was moved to {anchor.moved}",
             place=str(path),
             fix="use the ledger that it was moved to; if that one is lost too, move this anchor file to another "
-            "folder, and add --anchor FILE (its new path) --accept-loss",
+            "folder, and add both --anchor FILE (its new path) and --accept-loss",
         )
 
 
@@ -154,14 +154,14 @@ def _require_newest_lines(guarded: GuardedStore, anchor: Anchor | None) -> None:
         last = _last_row(transaction, before=head.number if is_sealed and head is not None else 0)
     if anchor is None or (anchor.number, anchor.hash) != (last.number, last.hash):
         mismatch = (
-            "" if anchor is None else f": the anchor is of line {anchor.number}, but the last line is {last.number}"
+            "" if anchor is None else f"; the anchor is of line {anchor.number}, but the last line is {last.number}"
         )
         raise LedgerUnavailable(
-            "a backup or an export is refused because it may lack later charges, whose budget would be free "
+            "this is a backup or an export, which may lack the newest charges: what they cost could be spent "
             f"again{mismatch}",
             place=guarded.store.place,
-            fix="move the ledger itself; if it is lost, add --anchor FILE, naming an anchor file of its last line, or, "
-            "as the owner, add --accept-loss to forget those charges",
+            fix="copy the ledger itself; if it is lost, add --anchor FILE with an anchor of its last line, or, as its "
+            "owner, --accept-loss, to accept that charges after this copy are forgotten",
         )
 
 
@@ -348,8 +348,8 @@ def _require_same_export(guarded: GuardedStore, exported: CompleteExport | None)
         if guarded.store.key().hex() == exported.key and transaction.has_line(*exported.last):
             return
     raise LedgerUnavailable(
-        "an export is restored to a file beside it, whose name ends in .ledger; this file already holds a different "
+        "to restore an export, its ledger is written to this file beside it, but the file already holds a different "
         "ledger",
         place=guarded.store.place,
-        fix="move the .ledger file to another folder, then run the command again",
+        fix="move this file to another folder, then run the command again",
     )

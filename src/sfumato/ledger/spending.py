@@ -197,8 +197,9 @@ class Charged:
             rule = "an additive, selection or interactive mechanism"
             raise InvalidParameter("mechanism", mechanism, rule, fix="pass an object, such as sf.Laplace(2)")
         if additive is (sensitivity is None):
-            rule = "given for additive noise, and left out for any other mechanism"
-            fix = "give a sensitivity, such as 1" if sensitivity is None else "leave out sensitivity"
+            rule, fix = "given for additive noise", "give a sensitivity, such as 1"
+            if sensitivity is not None:
+                rule, fix = "left out, because only additive noise needs a sensitivity", "leave out sensitivity"
             raise InvalidParameter("sensitivity", sensitivity, rule, fix=fix)
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "sensitivity", None if sensitivity is None else Sensitivity.of(sensitivity))

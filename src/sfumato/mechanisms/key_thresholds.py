@@ -101,7 +101,7 @@ class KeyThreshold:
             raise InvalidParameter(
                 "epsilon",
                 epsilon,
-                "an ε at which the scale of the noise is between 0.001 and 1e12",
+                "an ε that gives noise of a scale between 0.001 and 1e12",
                 fix="for example, set epsilon to 0.5",
             )
         object.__setattr__(self, "epsilon", promise.epsilon)

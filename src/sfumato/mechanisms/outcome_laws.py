@@ -151,7 +151,8 @@ def log_probability_ratio(outcome: Any, first: Law, second: Law) -> float:
     if isinstance(outcome, list):
         outcome = tuple(outcome)  # as top-k lists its candidates
     if not isinstance(outcome, Hashable) or outcome not in first:
-        raise InvalidParameter("outcome", outcome, "one of the outcomes that distribution(x) lists")
+        fix = "choose an outcome of mechanism.distribution(x)"
+        raise InvalidParameter("outcome", outcome, "one of the outcomes that distribution(x) lists", fix=fix)
     p, q = Fraction(first[outcome]), Fraction(second[outcome])
     if min(p, q) < _RAREST:
         rule = f"an outcome whose probability is at least {float(_RAREST):.0e} for both inputs"
@@ -195,7 +196,7 @@ def require_computable_steps(steps: list[int], rate: Fraction) -> list[int]:
         rule = f"a list of at most {_MAX_CANDIDATES} scores, the most for which exact probabilities are computed"
         raise InvalidParameter("scores", ValueWords(f"a list of {len(steps)}"), rule, fix="give fewer scores")
     if max(steps) * rate > _MAX_SPREAD:
-        rule = f"so close that the probabilities of no two candidates differ by more than a factor of e^{_MAX_SPREAD}"
+        rule = f"scores at which the probabilities of any two candidates differ by at most a factor of e^{_MAX_SPREAD}"
         got = ValueWords("scores that are further apart")
         raise InvalidParameter("scores", got, rule, fix="give closer scores, or a smaller epsilon")
     return steps
@@ -220,7 +221,7 @@ def top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
         raise InvalidParameter("scores", ValueWords(f"a list of {len(steps)}"), f"a list of at least k = {k} scores")
     if results > MAX_OUTCOMES:
         got = ValueWords(f"a list of {len(steps):,}")
-        rule = f"so few that k = {k} of them can be chosen, in order, in at most {MAX_OUTCOMES:,} ways"
+        rule = f"a list from which k = {k} scores can be chosen, in order, in at most {MAX_OUTCOMES:,} ways"
         raise InvalidParameter("scores", got, rule, fix="give fewer scores, or a smaller k")
     context, weights = law_context(), _exponential_weights(require_computable_steps(steps, rate), rate)
     law: Law = {}

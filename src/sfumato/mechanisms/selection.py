@@ -443,7 +443,9 @@ class TopK(ScoreSelection):
         gaps, rate = gaps_and_log_weight_per_step(scores, self)
         if gaps.size < self.k:
             fix = f"give at least {self.k} scores, or a smaller k"
-            raise InvalidParameter("scores", ValueWords("a shorter list"), f"a list of k = {self.k} or more", fix=fix)
+            raise InvalidParameter(
+                "scores", ValueWords("a shorter list"), f"a list of at least k = {self.k} scores", fix=fix
+            )
         return [int(index) for index in races.draw_winners(races.GUMBEL, gaps, rate / self.k, self.k)]
 
     def law(self, scores: Any) -> Law:
@@ -489,8 +491,10 @@ def best_selection(
     """
     alpha, budget = exact(order, "order", ABOVE_ONE), exact(divergence, "divergence", POSITIVE)
     n = exact_integer(candidates, "candidates", at_least=2)
-    if alpha > 10**6 or n > 10**12:
-        raise InvalidParameter("order", order, "at most 1e6, and the candidates at most 1e12")
+    if alpha > 10**6:
+        raise InvalidParameter("order", order, "at most 1e6")
+    if n > 10**12:
+        raise InvalidParameter("candidates", candidates, "at most 1e12")
     settings = (sensitivity, monotone, neighbours)
     exponential = Exponential(_largest_affordable_epsilon(lambda e: Curve.bounded_range(e), alpha, budget), *settings)
     permute_and_flip = PermuteAndFlip(_largest_affordable_epsilon(lambda e: Curve.pure(e), alpha, budget), *settings)

@@ -102,7 +102,7 @@ def _lookup_overhead(node: Relation) -> int:
     return 0
 
 
-_FIX = "declare a smaller max_length for text columns in the policy, use shorter patterns, or split the question"
+_FIX = "use shorter patterns, split the question, or declare a smaller max_length for text columns in the policy"
 
 
 def evaluated_expressions(plan: Aggregate) -> Iterator[Expression]:

@@ -353,7 +353,7 @@ class CellRules:
         """Refuse rules that do not fit the type of a column, or lead to a value that it does not list."""
         for name, kinds in _KEY_TYPES.items():
             if getattr(self, name) and domain.type not in kinds:
-                types = " or ".join(kind.value for kind in kinds)
+                types = join_with_or([kind.value for kind in kinds])
                 rule = f"left out for a column of type {domain.type.value}: it is for columns of type {types}"
                 raise InvalidParameter(
                     name, getattr(self, name), rule, fix=f'remove {name}, or write type = "{kinds[0].value}"'

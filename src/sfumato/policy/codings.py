@@ -116,9 +116,9 @@ def is_coded(domain: Domain, coding: Coding | None) -> bool:
 def parse_coding(domain: Domain, bins: Any, levels: Any, spikes: Any = None) -> Coding:
     """Parse the bins, levels and spikes of a column as a policy declares them; None for those left out."""
     if spikes is not None and (domain.type in (Type.TEXT, Type.BOOLEAN) or domain.values is not None):
-        raise InvalidParameter("spikes", spikes, "left out unless the column can have bins", fix=_SPIKES_FIX)
+        raise InvalidParameter("spikes", spikes, "left out, because this column cannot have bins", fix=_SPIKES_FIX)
     if spikes is not None and bins is None and levels is None:
-        rule = "declared together with bins, which count all other values"
+        rule = "declared together with bins: each spike is counted separately, and the bins count all other values"
         raise InvalidParameter("spikes", spikes, rule, fix="add bins, such as bins = 20")
     if domain.type is Type.BOOLEAN or domain.values is not None:
         if bins is not None:
@@ -158,14 +158,12 @@ def _parse_bins(domain: Domain, bins: Any, levels: Any) -> Coding:
     regular = domain.bounds is not None and _regular_width(starts, end) is not None
     max_bins = MAX_VALUES if regular else MAX_BINS
     if len(starts) > max_bins:
-        raise InvalidParameter("bins", bins, f"a division into at most {max_bins:,} bins", fix="use wider bins")
+        raise InvalidParameter("bins", bins, f"at most {max_bins:,} bins", fix="use wider bins")
     parsed_levels, finer_starts = [], starts
     for declared_level in coarser:
         level_starts, level_end = _bin_starts_and_end(domain, declared_level, "levels")
         if not set(level_starts) <= set(finer_starts) or level_starts[0] != starts[0] or level_end != end:
-            rule = (
-                "listed from fine to coarse: each with the first and last edge of the one before it, and no new edges"
-            )
+            rule = "listed from fine to coarse, each with some edges of the one before, including its first and last"
             raise InvalidParameter("levels", declared_level, rule, fix=_nested_levels_fix(declared_level))
         parts = tuple(bisect_right(level_starts, start) - 1 for start in starts)
         parsed_levels.append(Level(parts, declared_level if isinstance(declared_level, str) else ""))
@@ -211,7 +209,7 @@ def _check_no_empty_bin(domain: Domain, coding: Coding, values: Sequence[Any]) -
         spikes_in_bin = sum(start <= value and (stop is None or value < stop) for value in values)
         last_value: Any = coding.end if stop is None else stop - step
         if spikes_in_bin > (last_value - start) // step:
-            rule = f"only some of the values in each bin, but these are all values of the bin that starts at {start}"
+            rule = f"values that leave others in each bin, but these are all values of the bin that starts at {start}"
             raise InvalidParameter("spikes", values, rule, fix="remove a spike from this bin, or make the bin wider")
 
 

@@ -107,10 +107,14 @@ class Domain:
         self._set_other()
         object.__setattr__(self, "max_letters", _max_letters(kind, self.max_length, self.values))
         if self.bounds is not None and self.values is not None:
-            raise InvalidParameter("bounds", self.bounds, "left out when values are listed")
+            raise InvalidParameter(
+                "bounds", self.bounds, "left out, because values are listed", fix="remove bounds or values"
+            )
         if self.grid is not None:
             if kind is not Type.REAL:
-                raise InvalidParameter("grid", self.grid, "left out unless the type is real")
+                raise InvalidParameter(
+                    "grid", self.grid, "left out, because only the type real has a grid", fix="remove grid"
+                )
             object.__setattr__(self, "grid", _parse_real(exact(self.grid, "grid", POSITIVE), "grid"))
 
     def __hash__(self) -> int:
@@ -122,7 +126,9 @@ class Domain:
         if self.other is None:
             return
         if self.values is None:
-            raise InvalidParameter("other", self.other, "left out unless values are listed")
+            raise InvalidParameter(
+                "other", self.other, "left out, because no values are listed", fix='remove "other", or list the values'
+            )
         other = parse_value(self.type, self.other, "other")
         object.__setattr__(self, "other", other)
         if other not in self.values:
@@ -251,7 +257,7 @@ def _parse_integer(value: object, name: str) -> int:
 def _parse_real(value: object, name: str) -> Fraction:
     number = exact(value, name)  # type: ignore[arg-type]
     if number and abs(number) < SMALLEST_REAL:
-        raise InvalidParameter(name, value, "a number that is 0 or at least 2^-500 in absolute value")
+        raise InvalidParameter(name, value, "0, or a number of at least 2^-500 in absolute value")
     if abs(number) > LARGEST_REAL:
         raise InvalidParameter(name, value, "a number of at most 2^500 in absolute value", fix="write a smaller number")
     return number
@@ -366,7 +372,8 @@ def _parse_length(sql_type: Type, length: object, values: object) -> int | None:
     if length is None:
         return None
     if sql_type is not Type.TEXT or values is not None:
-        raise InvalidParameter("max_length", length, "left out unless the type is text and no values are listed")
+        reason = "only texts have a length" if values is None else "the listed values have a known length"
+        raise InvalidParameter("max_length", length, f"left out, because {reason}", fix="remove max_length")
     if type(length) is not int or not 1 <= length <= MAX_TEXT_LENGTH:
         raise InvalidParameter("max_length", length, f"a whole number between 1 and {MAX_TEXT_LENGTH:,}")
     return None if length == MAX_LETTERS else length  # the default, which is stored as None

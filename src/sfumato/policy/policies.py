@@ -162,7 +162,7 @@ class Table:
         """Check codings, conditions and implications; conditions are parsed later (``plan.sql.fragments``)."""
         for name in self.codings:
             if name not in self.columns:
-                rule = "codings can only be set for a declared column"
+                rule = "bins, levels and spikes can only be set for a declared column"
                 raise InvalidPolicy(rule, place=f"{place}.codings.{name}", fix="declare the column")
         object.__setattr__(self, "impossible", parse_conditions(self.impossible, f"{place}.impossible"))
         if not isinstance(self.implies, Mapping):
@@ -186,7 +186,7 @@ class Table:
             raise InvalidPolicy(f"{self.name!r} declares no column {str(name)[:60]!r}", place=place, fix=fix)
         if not self.is_coded(name):
             raise InvalidPolicy(
-                f'"{name}" has no values or bins to count by: {CELLS_RULE}',
+                f'"{name}" cannot be counted by values or bins: {CELLS_RULE}',
                 place=place,
                 fix=f"add values or bins to {self.name}.{name}",
             )
@@ -272,9 +272,9 @@ class Table:
                 object.__setattr__(self, name, None if name == "possible_rows" else 1)
         elif self.max_rows is None:
             raise InvalidPolicy(
-                "a unit can have several rows here, so the table needs a limit on how many count",
+                "a unit can have several rows in this table, so the policy must limit how many of them count",
                 place=f"{place}.max_rows",
-                fix="set for example max_rows = 10, so that at most 10 rows of a unit count",
+                fix="for example, write max_rows = 10: at most 10 rows of each unit then count",
             )
         self._check_possible_rows(f"{place}.possible_rows")
 
@@ -476,7 +476,8 @@ def _parse_id(declared: object, place: str) -> str | Via | None:
         for name in ("via", "on"):
             if name not in declared:
                 raise InvalidPolicy(
-                    "an id in another table needs that table (via) and the column that refers to it (on)",
+                    "an id in another table needs the name of that table (via) and of the column that refers to it "
+                    "(on)",
                     place=f"{place}.{name}",
                     fix='for example, for a table of tests: id = { via = "visits", on = "visit_id" }',
                 )

@@ -291,7 +291,7 @@ def _check_address(address: str, place: str, example: str) -> None:
         parameters = {SPARK: _SPARK_PARAMETERS, **dict.fromkeys(_MARIADB_SCHEMES, _MARIADB_PARAMETERS)}
         allowed = parameters.get(address.partition("://")[0], _LIBPQ_PARAMETERS).split()
         raise InvalidPolicy(
-            "this address has a parameter that could contain a secret, and a policy must not contain any",
+            "this address has a parameter that could contain a secret, and a policy must not contain secrets",
             place=place,
             fix=f"remove all parameters except {', '.join(allowed)}",
         )

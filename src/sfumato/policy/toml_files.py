@@ -108,7 +108,9 @@ def _read_text(file: Path) -> str:
         raise InvalidPolicy("the policy file cannot be read", place=str(file), fix=_UNREADABLE_FIX)
     if len(content) > MAX_BYTES:
         raise InvalidPolicy(
-            "a policy file can have at most 4 MiB", place=str(file), fix="list fewer values: a text column needs none"
+            "this file has more than 4 MiB, too much for a policy",
+            place=str(file),
+            fix="check the path; if it is the policy, list fewer values: a text column needs none",
         )
     if not content.strip():
         raise InvalidPolicy("the policy file is empty", place=str(file), fix="draft one with `sfumato init`")

@@ -52,6 +52,7 @@ from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter
 from sfumato.number_formats import format_rounded_down
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import UNIT, amount_from_units, format_exact, format_probability
+from sfumato.suggested_fixes import quote_parameter
 
 Amount = int | Fraction
 
@@ -137,8 +138,8 @@ def checked_amount(value: object, name: str) -> Amount:
     amount = parse_amount(value) if type(value) is str and "/" in value else value
     if (type(amount) is int or type(amount) is Fraction) and amount >= 0:
         return _int_if_whole(amount)
-    rule = 'a whole number ≥ 0 in units of 1e-30, or the ε or δ itself as the text of a fraction, such as "1/3"'
-    raise InvalidParameter(name, value, rule, fix=f"for example, set {name} to 0")
+    rule = 'an amount ≥ 0: the text of a fraction, such as "1/3", or a whole number in units of 1e-30'
+    raise InvalidParameter(name, value, rule, fix=f'for example, set {quote_parameter(name)} to "1/3"')
 
 
 def _encode_amount(amount: Amount | None) -> int | str | None:
@@ -202,5 +203,6 @@ def gaussian_warning(left: Mapping[str, Fraction]) -> str:
     remaining = format_rounded_down(left["pure"])
     return (
         "After a Gaussian answer, all later answers are charged to the budget for Gaussian noise (in Rényi "
-        f"divergence), and the ε = {remaining} left in {PURE_TOTAL} can no longer be spent."
+        f"divergence), and the ε = {remaining} left in {PURE_TOTAL}, where the ε of each answer is added, can no "
+        "longer be spent."
     )

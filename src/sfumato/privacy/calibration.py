@@ -225,10 +225,13 @@ def _is_enough_or_refuse(search: _BracketingSearch, size: Fraction, goal: str) -
 
 def _unreachable_error(search: _BracketingSearch, goal: str) -> InvalidParameter:
     """Return the refusal of a guarantee that the most noise does not meet; advise a δ only where it is 0."""
-    fix = "give a larger ε or a smaller sensitivity; a make(size) of your own must add more noise as size grows"
+    fix = (
+        "give a larger ε or a smaller sensitivity; if you pass your own make(size), it must add more noise as size "
+        "grows"
+    )
     if search.last_shortfall == math.inf:
         fix = f"give a δ above 0 if the noise is Gaussian; otherwise {fix}"
-    rule = "one that this noise can meet at some scale"
+    rule = "one that some scale of this noise satisfies"
     return InvalidParameter("guarantee", ValueWords(goal), rule, fix=fix)
 
 

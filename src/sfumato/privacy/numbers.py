@@ -105,7 +105,7 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
         return known
     number = value if type(value) is Fraction else _parse_finite_number(value)
     ratio = None if number is None else number.as_integer_ratio()
-    if number is None and _is_written_number(value):
+    if _is_too_long(ratio) if ratio is not None else _is_written_number(value):
         raise _size_error(value, number, name, allowed)
     if number is None or ratio is None or not allowed.allows(*ratio):
         raise InvalidParameter(name, value, allowed.words, fix=_spelling_hint(value, number, name, allowed))
@@ -114,6 +114,11 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     if type(value) is str and len(value) <= _SHORT_TEXT:
         allowed.keep_text(value, number)
     return number
+
+
+def _is_too_long(ratio: tuple[int, int]) -> bool:
+    """Return whether a number has so many digits that comparing, dividing or writing it would take seconds."""
+    return max(map(int.bit_length, ratio)) > _MAX_BITS
 
 
 def _is_written_number(value: object) -> bool:
@@ -127,7 +132,7 @@ def _is_written_number(value: object) -> bool:
 def _size_error(value: object, number: Fraction | None, name: str, allowed: Range) -> InvalidParameter:
     """Return the refusal of a number that is too large, too small or too long; one of many digits is not shown."""
     shown = value
-    if number is not None and isinstance(value, Fraction):
+    if number is not None and isinstance(value, Fraction) and not _is_too_long(number.as_integer_ratio()):
         shown = ValueWords(f"about {Decimal(number.numerator) / number.denominator:.2e}")
     fix = "give a value between 1e-300 and 1e300 with at most 2,000 digits"
     return InvalidParameter(name, shown, _words_with_size_limits(allowed), fix=fix)

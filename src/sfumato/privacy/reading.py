@@ -112,7 +112,7 @@ def reading(
         raise InvalidParameter(
             "delta",
             delta,
-            f"above {float(curve.failure):.3g}: this guarantee has no finite ε at a smaller δ",
+            f"above {float(curve.failure):.3g}: this curve has no finite ε at a smaller δ",
             fix=f"set delta to a value above {float(curve.failure):.3g}",
         )
     attribute = epsilon if is_replace else _log_odds_bound(swapped, exception)

@@ -105,12 +105,13 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
 def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
     """k releases, each ε-DP, are exactly ((k − 2i)ε, δᵢ)-DP for i = 0 … ⌊k/2⌋ (Kairouz, Oh & Viswanath 2015, Thm 3.3).
 
-    δᵢ = Σ_{l<i} C(k,l)·(e^{(k−l)ε} − e^{(k−2i+l)ε})/(1 + e^ε)^k: none can be improved for randomised response.
+    δᵢ = Σ_{l<i} C(k,l)·(e^{(k−l)ε} − e^{(k−2i+l)ε})/(1 + e^ε)^k: none can be improved for randomised response. The last
+    ones are left out if their δ rounds to 1, which would promise nothing.
     """
     x, count = exact(epsilon, "epsilon", NONNEGATIVE), exact_integer(k, "k", at_least=1)
     if count > _MAX_COMPOSED:
         raise InvalidParameter(
-            "k", k, f"at most {_MAX_COMPOSED}", fix="use compose([(Curve.pure(epsilon), k)]) for so many releases"
+            "k", k, f"at most {_MAX_COMPOSED}", fix="for more releases, use compose([(Curve.pure(epsilon), k)])"
         )
     e, m = float(x), np.arange(count // 2 + 1)
     log_all = count * math.log1p(math.exp(-e))
@@ -119,10 +120,10 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
     deltas = [math.fsum(masses[:i] * -np.expm1(-2 * (i - m[:i]) * e)) for i in m]
     # where a mass is no less than the least float, these logarithms and m·e < 745 + both are each rounded a few times
     round_up = _ROUND_UP + 2.0**-49 * (log_all + float(log_choices.max()))
-    return tuple(
-        Guarantee((count - 2 * i) * x, min(Fraction(delta * round_up), 1 - _SMALLEST) if i * x else 0)
-        for i, delta in enumerate(np.maximum(deltas, float(_SMALLEST)))
-    )
+    bounds = [
+        Fraction(delta * round_up) if i * x else 0 for i, delta in enumerate(np.maximum(deltas, float(_SMALLEST)))
+    ]
+    return tuple(Guarantee((count - 2 * i) * x, bound) for i, bound in enumerate(bounds) if bound < 1)
 
 
 def group(guarantee: Guarantee, k: int) -> Guarantee:

@@ -7,9 +7,8 @@ marginals   measurement and estimation
     blocks          the part of a marginal that no smaller one has: exact integers, their sensitivity, and lifting
     planning        the noise of each block, optimised for a workload and a price
     measuring       one reading, one batch, one charge for all marginals; several releases combined
-    estimating      least-squares estimates of marginals and queries, with their variances; projection onto counts
-                    that a table could have
-    half_widths     bounds on the error of an estimate
+    estimating      least-squares estimates of marginals and queries, with their variances and bounds on their error;
+                    projection onto counts that a table could have
     group_totals    totals of all groups over one marginal, and their error; bounds on totals over columns that were
                     not measured together
     charge_verification

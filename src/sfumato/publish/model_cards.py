@@ -8,7 +8,7 @@ The quality of a model of a table, from noisy measurements alone: as public as t
 
 For every measured marginal, the distance between the truth and the model is ½‖m − M‖₁/n̂, the share of rows that are
 in another cell (total variation). The measured counts y = m + Z bound it: it is within ½‖Z‖₁/n̂ of ½‖y − M‖₁/n̂,
-however the model was fitted (``half_widths``). The estimate subtracts the mean of ‖Z‖₁: a model that fits the truth
+however the model was fitted (``estimating``). The estimate subtracts the mean of ‖Z‖₁: a model that fits the truth
 leaves only the noise, and has a distance near 0. Nothing is known of marginals that were not measured.
 """
 
@@ -33,8 +33,7 @@ from sfumato.plan.descriptions import count_with_noun
 from sfumato.privacy.numbers import format_exact, format_percent
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.estimating import MeasuredMarginal
-from sfumato.publish.marginals.half_widths import noise_l1_mean_and_bound
+from sfumato.publish.marginals.estimating import MeasuredMarginal, noise_l1_mean_and_bound
 from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.released import ReleasedSynthesis
 from sfumato.quick_dataclass import dataclass

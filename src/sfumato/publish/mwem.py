@@ -19,7 +19,7 @@ is within 2α + α of the truth, and the worst one within α more. ∎ ``theorem
 people that takes. The number of rows is n̂ here, so its own error comes on top.
 
 What was released also determines the error of an answer. Marginals that rounds measured are combined by least squares,
-with ranges that hold although earlier noise decided which were measured, and when the rounds ended (``half_widths``,
+with ranges that hold although earlier noise decided which were measured, and when the rounds ended (``estimating``,
 measured adaptively): for every block a precision is fixed beforehand, that of one measurement of the requested set
 that measures the block best.
 """

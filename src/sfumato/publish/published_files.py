@@ -26,12 +26,12 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.publish.cells import answering
 from sfumato.publish.files import fitted_files, model_files, sealed_files, synopsis_files
-from sfumato.publish.linked.synthetic_tables import TABLES_KIND, SyntheticTables
 from sfumato.publish.marginals.attributes import Attributes, summarize_columns
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.mwem import MwemFit, MwemModel
 from sfumato.publish.synopsis import Synopsis, cell_keys, column_indices, key_type
 from sfumato.publish.synthetic import Synthetic
+from sfumato.publish.synthetic_tables import TABLES_KIND, SyntheticTables
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt

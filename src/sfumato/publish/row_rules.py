@@ -240,7 +240,8 @@ def parse_rules(
         raise InvalidParameter("conditions", conditions, "a mapping of columns to values", fix=fix)
     fixed = tuple(_fixed_column(face, samplers, name, given) for name, given in (conditions or {}).items())
     if len({column.attribute_index for column in fixed}) < len(fixed):
-        raise InvalidParameter("conditions", list(conditions or ()), "a mapping that names each column once")
+        rule = "a mapping that names each column once, because names that differ only in case are one column"
+        raise InvalidParameter("conditions", list(conditions or ()), rule, fix="remove one of the two names")
     texts = (constraints,) if isinstance(constraints, str) else constraints
     if not isinstance(texts, (list, tuple)):
         fix = 'write constraints="discharge >= admission", or a list of such texts'
@@ -535,6 +536,6 @@ class RowDrawer:
 
 
 def _rare_rows_refusal(texts: Sequence[str], accepted_count: int, drawn: int, rows: int) -> Unsupported:
-    rule = f"only {accepted_count:,} of {drawn:,} drawn rows meet {'; '.join(texts)}, and {rows:,} were asked for"
+    rule = f"only {accepted_count:,} of {drawn:,} drawn rows meet {'; '.join(texts)}, too few for {rows:,} rows"
     fix = "draw fewer rows, loosen a constraint, or fix its columns with conditions="
     return Unsupported("rare-rows", rule, fix=fix, place="the constraints")

@@ -55,7 +55,7 @@ from numpy.typing import NDArray
 
 from sfumato.array_types import Floats, Indices, Integers
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
 from sfumato.plan.values.expressions import Expression
@@ -151,7 +151,9 @@ def _cumulative_distribution(conditional: ConditionalDistribution) -> Floats:
     """Return the distribution function of the new cells, one row for each parent."""
     table = np.asarray(conditional.table, np.float64)
     if not table.size or not np.isfinite(table).all() or (table < 0).any() or not (table > 0).any():
-        raise InvalidParameter("table", table.shape, "an array of weights ≥ 0, at least one of them above 0")
+        raise InvalidParameter(
+            "table", ValueWords("other weights"), "an array of weights ≥ 0, at least one of them above 0"
+        )
     flat = table.reshape(math.prod(table.shape[: len(conditional.given)]), -1)
     largest = flat.max(axis=1, keepdims=True)
     scaled = flat / np.where(largest > 0, largest, 1.0)  # sums must neither underflow nor overflow

@@ -120,7 +120,9 @@ class SetDistance:
 
     def __post_init__(self) -> None:
         if self.candidate.sizes != self.reading.sizes:
-            raise InvalidParameter("candidate", self.candidate.sizes, "a table coded like the private rows")
+            got = ValueWords(f"columns with {self.candidate.sizes} cells")
+            rule = f"a table coded like the private rows, in columns with {self.reading.sizes} cells"
+            raise InvalidParameter("candidate", got, rule)
         if not self.sets or not self.candidate_rows:
             raise InvalidParameter(
                 "candidate", ValueWords("no rows or no columns"), "a table with rows, and at least one set of columns"

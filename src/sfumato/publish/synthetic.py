@@ -61,7 +61,7 @@ from sfumato.publish.sampling import (
     seeded_bytes,
 )
 from sfumato.publish.scoring import CandidateScore
-from sfumato.publish.synthesis.implications import (
+from sfumato.publish.synthesis.candidates import (
     deciding_cells,
     deciding_pairs,
     missing_value_cell,

@@ -249,7 +249,7 @@ class BatchMeasurements:
         object.__setattr__(self, "questions", tuple(self.questions))
         if not all(isinstance(question, NoisyMeasurements) for question in self.questions):
             raise InvalidParameter(
-                "questions", ValueWords("something else"), "a tuple of NoisyMeasurements, one for each question"
+                "questions", ValueWords("other objects"), "a tuple of NoisyMeasurements, one for each question"
             )
 
 

@@ -61,7 +61,8 @@ class ThresholdAnswer:
             object.__setattr__(self, name, None if number is None and name == "value" else exact(number, name))
         codec.check_simple_fields(self)
         if (self.value is None) is not (self.noise is None):
-            raise InvalidParameter("value", self.value, "a number if noise is given, and None without noise")
+            rule = "None, because no noise is given" if self.noise is None else "a number, because its noise is given"
+            raise InvalidParameter("value", self.value, rule)
         if self.value is not None and not self.above:
             raise InvalidParameter("value", self.value, 'None, because "above" is False')
 

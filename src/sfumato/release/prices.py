@@ -185,7 +185,10 @@ def weak_price_warnings(price: Price) -> tuple[str, ...]:
     if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
         reasons.append(f"weak privacy: ε = {float(price.epsilon):.3g} {ODDS_WORDS}")
     if price.delta > LARGE_DELTA:
-        reasons.append(f"weak privacy: with probability δ = {float(price.delta):.3g}, nothing is guaranteed")
+        reasons.append(
+            f"weak privacy: δ = {float(price.delta):.3g} is large: a mechanism that publishes each unit's rows with "
+            "that probability would satisfy this guarantee"
+        )
     return tuple(reasons)
 
 
@@ -226,7 +229,7 @@ def parse_prices_and_denominator(prices: Any) -> tuple[tuple[Fraction, ...], int
         raise InvalidParameter(
             "prices",
             ValueWords("numbers with more digits"),
-            "numbers that have at most twelve digits when all are counted in the same unit, such as cents",
+            "numbers that have at most twelve digits once all are written in the same unit, such as cents",
             fix="round the prices to a larger unit, for example to whole numbers",
         )
     return sorted_prices, denominator

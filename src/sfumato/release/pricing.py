@@ -192,7 +192,7 @@ def price_release(
     return replace(
         chosen,
         price=Price(price.epsilon),
-        unused_delta_reason=f"The δ = {format_probability(price.delta)} has no effect: {reason}.",
+        unused_delta_reason=f"δ = {format_probability(price.delta)} has no effect here: {reason}.",
     )
 
 
@@ -209,7 +209,8 @@ def _explain_unused_delta(chosen: PricedRelease, candidates: Sequence[PricedRele
         return "the noise is paid for with ε alone"
     error_ratio = math.exp((_sum_log_half_widths(gaussian) - _sum_log_half_widths(chosen)) / len(chosen.noisy_scales))
     if error_ratio >= 1:
-        return f"Laplace noise needs no δ, and Gaussian noise would have {error_ratio:.3g} times its error"
+        gaussian_error = f"the error of Gaussian noise would be {error_ratio:.3g} times as large"
+        return f"the answer has Laplace noise, which needs no δ; {gaussian_error}"
     comparison = f"Gaussian noise would have {error_ratio:.2g} times the error"
     if error_ratio <= 1 / 2:
         return f"{comparison}, but the account can no longer pay for it"
@@ -226,7 +227,7 @@ def _incompatible_strategy_refusal(strategy: Strategy) -> InvalidParameter:
     noise_name, advice = (
         ("Gaussian", "a delta or a rho") if strategy is Strategy.CLIP_L2 else ("Laplace", "mechanism=sf.Laplace")
     )
-    rule = f"left out or fit the chosen noise: {strategy.value} works only with {noise_name} noise"
+    rule = f"another strategy or left out, because {strategy.value} works only with {noise_name} noise"
     return InvalidParameter("strategy", strategy.value, rule, fix=f"give {advice}, or another strategy")
 
 

@@ -89,7 +89,7 @@ class PriceRequest:
         for name in column_weights:
             if name not in noisy_columns:
                 choices = ", ".join(noisy_columns)
-                rule = f"limited to columns of noisy numbers: {choices}"
+                rule = f"a mapping whose keys are columns of noisy numbers ({choices})"
                 raise InvalidParameter("weights", name, rule, fix=f"give a weight to one of these: {choices}")
         weights = {name: exact(weight, f"weights for {name!r}", POSITIVE) for name, weight in column_weights.items()}
         return tuple(

@@ -32,8 +32,8 @@ from typing import TypeVar
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import account_lines, ledger_address, ledger_may_exist, read_policy
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.curator.proposals.running_counts import RunningTotalsProposal, propose_running_totals
+from sfumato.curator.proposals.stored_answers import Bounds
 from sfumato.engine.opening import open_engine
 from sfumato.engine.protocols import Engine
 from sfumato.engine.public_tables import policy_over_empty_tables

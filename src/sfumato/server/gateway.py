@@ -43,15 +43,18 @@ from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, U
 from sfumato.server.releases.answer_clock import AnswerClock, delay_doublings
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
 from sfumato.server.releases.flights import Flight, FlightResult, Flights, find_stored, new_request_id, require_stored
-from sfumato.server.releases.proposal_cache import DescribedQuestion, ProposalFacts, ProposalKey, decode_stored_answer
 from sfumato.server.releases.running_releases import (
     LINES_PER_QUESTION,
+    DescribedQuestion,
     Phase,
+    ProposalFacts,
+    ProposalKey,
     ReleaseKey,
     ReleaseProgress,
     RunningReleases,
     StoredRelease,
     canonical_json,
+    decode_stored_answer,
     proposal_cost_in_questions,
     request_cost_in_questions,
 )

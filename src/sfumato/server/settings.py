@@ -150,9 +150,9 @@ def read_settings(path: str | os.PathLike[str]) -> ServerSettings:
         raise InvalidSettings("the settings file cannot be read", place=str(file), fix=fix) from None
     if len(content) > _MAX_BYTES:
         raise InvalidSettings(
-            "a settings file can have at most 1 MiB",
+            "this file has more than 1 MiB, too much for a settings file",
             place=str(file),
-            fix="name the settings file itself, such as server.toml",
+            fix="check the path: it must name the TOML file with the settings of the server",
         )
     return build_settings(_parse_toml(content, str(file)), file.parent)
 
@@ -191,7 +191,7 @@ def _naming_setting(name: str, parse: Any) -> Any:
 
 def _require_text(name: str, value: object) -> None:
     if not isinstance(value, str) or "\0" in value:
-        raise InvalidSettings(f"{name} must be a string", place=name, fix=f'write {name} = "…"')
+        raise InvalidSettings(f"{name} must be a string", place=name, fix=f"write the value of {name} in quotes")
 
 
 def _parse_networks(networks: Any) -> tuple[str, ...]:

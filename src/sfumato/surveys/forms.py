@@ -257,9 +257,12 @@ class Form:
             raise InvalidParameter(
                 "report",
                 ValueWords(
-                    "answers to all" if parsed.question is None else f"an answer to question {parsed.question + 1}"
+                    "answers to all questions"
+                    if parsed.question is None
+                    else f"an answer to question {parsed.question + 1}"
                 ),
-                f"an answer to {'one' if self.sampled else 'each'} of the {len(self.questions)} questions of this form",
+                f"an answer to {'one question' if self.sampled else 'every question'} of this form, which has "
+                f"{len(self.questions)}",
                 fix=_OWN_REPORT,
             )
         answered_mechanisms = self.mechanisms if parsed.question is None else (self.mechanisms[parsed.question],)
@@ -525,7 +528,7 @@ class FormManifest:
         if type(self.format) is not int or self.format < 1:
             raise InvalidParameter("format", self.format, "a whole number ≥ 1")
         if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
-            raise InvalidParameter("members", self.members, f"a mapping with the hash of {MANIFEST}")
+            raise sealed_files.unfit_members_error(self.members, [MANIFEST])
         if type(self.form) is not Form:
             raise InvalidParameter("form", self.form, "a survey form")
 

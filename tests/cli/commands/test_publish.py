@@ -79,7 +79,7 @@ def test_before_spending_it_says_what_it_costs(people: Path) -> None:
         (("--epsilon", "1", "--rho", "1", "-o", "people.sfu"), "name one price"),
         (("--ways", "2", "--of", "sex", "--epsilon", "1", "-o", "people.sfu"), "not both"),
         (("--of", "sex,who", "--epsilon", "1", "-o", "people.sfu"), "identifies the unit of each row"),
-        (("--of", "sex,note", "--epsilon", "1", "-o", "people.sfu"), "has no values or bins to count by"),
+        (("--of", "sex,note", "--epsilon", "1", "-o", "people.sfu"), "cannot be counted by values or bins"),
         (("--rows", "3", "--epsilon", "1", "-o", "people.sfu"), "can only lower the policy's limits"),
     ],
     ids=str,

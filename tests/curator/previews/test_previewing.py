@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from mechanisms.recorded import seeded
 from sfumato.curator.previews.previewing import preview_context, with_context
-from sfumato.curator.proposals.workload_answers import Answers
+from sfumato.curator.proposals.stored_answers import Answers
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.synthetic import Synthetic

@@ -202,17 +202,19 @@ def test_who_asks_is_told_before_spending_which_groups_will_not_show(opened: Ope
     assert alone is not None
     for said in (ask.error(**PRICE).warnings, ask.explain(**PRICE).warnings):
         told = " ".join(said)
-        least = re.search(r"A group of fewer than (\d+) units is shown less than 1 time in 20\.", told)
-        lower = re.search(r"; with \.limit\(groups=1\), groups of (\d+) units or more are nearly always shown\.", told)
+        least = re.search(r"A group of fewer than (\d+) units is shown in fewer than 1 of 20 answers\.", told)
+        lower = re.search(
+            r", or with \.limit\(groups=1\), which nearly always shows groups of (\d+) units or more\.", told
+        )
         assert least
         assert lower
         assert threshold.chance(int(least[1]) - 1) < 0.05 <= threshold.chance(int(least[1]))
         assert alone.chance(int(lower[1]) - 1) < 0.95 <= alone.chance(int(lower[1]))
         assert int(lower[1]) < int(threshold.error())
-        assert "An answer without any group still costs its price." in told
+        assert "An answer that shows no group is charged as well." in told
         assert "units in total" not in told  # 1,240 are enough for one
     one = " ".join(ask.limit(groups=1).error(**PRICE).warnings)
-    assert "A larger ε or δ shows smaller groups." in one
+    assert "Smaller groups are shown with a larger ε or δ." in one
     declared = opened(relation=relation).sql("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex")
     assert "group of fewer" not in " ".join(
         (*declared.error(epsilon=1).warnings, *declared.explain(epsilon=1).warnings)
@@ -231,8 +233,8 @@ def test_an_answer_that_was_bought_is_not_warned_of(opened: Open) -> None:
     """It shows what it shows, and costs nothing."""
     ask = opened().sql(BY_CITY)
     ask.release(**PRICE)
-    assert "still costs its price" not in " ".join(ask.error(**PRICE).warnings)
-    assert "still costs its price" in " ".join(ask.error(**PRICE, fresh=True).warnings)
+    assert "is charged as well" not in " ".join(ask.error(**PRICE).warnings)
+    assert "is charged as well" in " ".join(ask.error(**PRICE, fresh=True).warnings)
 
 
 def test_what_is_promised_names_the_delta_that_found_the_groups(opened: Open) -> None:

@@ -12,7 +12,7 @@ import sfumato as sf
 from release.answers.test_stacked_answers import RECEIPT
 from sfumato.curator.proposals import workloads
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.workload_answers import Answers
+from sfumato.curator.proposals.stored_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.entries import StoredAnswer

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.curator.proposals import bought_synopses, clipped_counts, combined_questions
-from sfumato.curator.proposals.clipped_counts import ClippedProposal, ClippedQuestion
+from sfumato.curator.proposals import bought_synopses, combined_questions, limit_proposals
 from sfumato.curator.proposals.combined_questions import CombinedQuestion
+from sfumato.curator.proposals.limit_proposals import ClippedProposal, ClippedQuestion
 from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.errors import InvalidParameter
@@ -161,7 +161,7 @@ class Query:
 
 
 def test_counts_of_units_are_moved_by_what_selects_the_rows_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clipped_counts, "caveat_by_column", lambda query, limits: (query, limits))
+    monkeypatch.setattr(limit_proposals, "caveat_by_column", lambda query, limits: (query, limits))
     about: Any = SimpleNamespace(query=Query(Plan("the rows of the question")))
     own = Query(Plan("a subquery of units"))
     for column, cut, expected in (
@@ -180,8 +180,8 @@ class Answer:
 
 def test_the_worst_case_is_told_below_the_last_count(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Any] = []
-    monkeypatch.setattr(clipped_counts.WorkloadProposal, "combine_answers", lambda _, *given: shown.append(given))
-    monkeypatch.setattr(clipped_counts, "worst_cases", lambda *_: "cases")
+    monkeypatch.setattr(limit_proposals.WorkloadProposal, "combine_answers", lambda _, *given: shown.append(given))
+    monkeypatch.setattr(limit_proposals, "worst_cases", lambda *_: "cases")
     proposal: Any = object.__new__(ClippedProposal)
     about = SimpleNamespace(row_limits=lambda _: SimpleNamespace(unit="person"), query=None)
     questions = {name: SimpleNamespace(column=name.upper()) for name in ("a", "b")}
@@ -190,7 +190,7 @@ def test_the_worst_case_is_told_below_the_last_count(monkeypatch: pytest.MonkeyP
     answers: Any = {"a": Answer(), "b": Answer()}
     for lines, last in (({}, "own"), ({"n": "at most 3", "s": "at most 7"}, "n: at most 3; s: at most 7")):
         monkeypatch.setattr(
-            clipped_counts,
+            limit_proposals,
             "_worst_case_lines",
             lambda cases, by_column, unit, lines=lines: (
                 lines if (cases, [*by_column], unit) == ("cases", ["A", "B"], "person") else {"wrong": "arguments"}

@@ -33,14 +33,14 @@ from publish.linked.worlds import (
 from sfumato.cli import main
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, split_price_evenly
 from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.tab_releases import TabSeries
 from sfumato.errors import InvalidParameter, SfumatoError, Unanswered, Unsupported
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.publish.linked.drawing import position_cells
-from sfumato.publish.linked.links import POSITIONS, TableLink
+from sfumato.publish.links import POSITIONS, TableLink
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.publish.synthesis.state import SynthesisState
+from sfumato.publish.synthetic_tables import position_cells
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
@@ -449,7 +449,7 @@ def uncharged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         (["patients", "wards"], {}, "wards is public"),
         (["visits", "patients"], {}, "one patient may have 3 rows in 'visits'"),
         (["visits", "stays"], {}, "one patient may have 3 rows in 'visits'"),
-        (["patients", "notes"], {}, "'name' of 'notes' has no values or bins to count by"),
+        (["patients", "notes"], {}, "'name' of 'notes' cannot be counted by values or bins"),
         (["notes", "drugs"], {}, "but notes does not declare"),
         (["patients", "visits"], {"order": "who"}, "order must be a column of visits"),
         (["patients", "visits"], {"order": 3}, "order must be a column of visits"),

@@ -19,8 +19,7 @@ from publish.linked.worlds import LIMIT, PARENTS, curator, hospital_people, hosp
 from sfumato.cli import main
 from sfumato.errors import InvalidParameter, SynopsisDamaged, Unsupported
 from sfumato.publish.files import sealed_files
-from sfumato.publish.linked.drawing import ModelPair
-from sfumato.publish.linked.synthetic_tables import TablesManifest
+from sfumato.publish.synthetic_tables import ModelPair, TablesManifest
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from sfumato.curator.proposals import clipped_counts
+from sfumato.curator.proposals import limit_proposals
 from sfumato.curator.proposals.combined_questions import CombinedQuestion
 from sfumato.curator.proposals.moment_proposals import MomentsProposal
 from sfumato.curator.proposals.mwem import _MwemSeries
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter
-from sfumato.inference.logistic_scans import mean_steps
+from sfumato.inference.logistic import mean_steps
 from sfumato.release.prices import Price
 
 
@@ -161,7 +161,7 @@ def test_what_was_cut_is_bounded_by_the_ends_of_its_counts(
     value: str, limits_rows: bool, counts: Any, expected: Any
 ) -> None:
     case: Any = SimpleNamespace(value=value, limits_rows=limits_rows)
-    found = clipped_counts._cut_counts(case, counts)
+    found = limit_proposals._cut_counts(case, counts)
     if expected is None:
         assert found is None
     else:

@@ -201,7 +201,7 @@ def test_an_answer_reads_back_what_it_writes() -> None:
             ThresholdAnswer.from_json(broken)
     with pytest.raises(sf.InvalidParameter, match='None, because "above" is False'):
         ThresholdAnswer(False, Fraction(1), sf.Laplace(1))
-    with pytest.raises(sf.InvalidParameter, match="a number if noise is given, and None without noise"):
+    with pytest.raises(sf.InvalidParameter, match="None, because no noise is given"):
         ThresholdAnswer(True, Fraction(1))
 
 

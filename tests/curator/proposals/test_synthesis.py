@@ -31,11 +31,10 @@ from publish.synthesis.clinic import (
     policy_of,
     worlds,
 )
-from sfumato.curator import tab_series
-from sfumato.curator.proposals import synthesis_series
+from sfumato.curator.proposals import synthesis_series, tab_releases
 from sfumato.curator.proposals.selected_columns import require_all_coded
 from sfumato.curator.proposals.synthesis import parse_memory
-from sfumato.curator.proposals.synthesis_columns import refuse_too_many_cells
+from sfumato.curator.proposals.synthesis_series import refuse_too_many_cells
 from sfumato.ledger import Tab
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, ColumnSetDistances
 from sfumato.privacy import codec
@@ -273,7 +272,7 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
 
 def test_time_for_which_a_step_is_held_back_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    for module in (synthesis_series, tab_series):
+    for module in (synthesis_series, tab_releases):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def progress(phase: str) -> None:
@@ -459,8 +458,8 @@ MORE = {
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"columns": None}, "height.*has no values or bins|height.*have no values or bins"),
-        ({"columns": ["sex", "height"]}, "no values or bins to count by"),
+        ({"columns": None}, "height.*cannot be counted by values or bins"),
+        ({"columns": ["sex", "height"]}, "cannot be counted by values or bins"),
         ({"columns": ["sex", "weight"]}, "weight"),
         ({"columns": ["sex", "sex"]}, "a list of different columns"),
         ({"columns": []}, "columns"),
@@ -624,8 +623,8 @@ def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str)
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"one_row_per": "unit"}, "if an order is given, and left out if not"),
-        ({"order": "age"}, "if an order is given, and left out if not"),
+        ({"one_row_per": "unit"}, "left out, because no order is given"),
+        ({"order": "age"}, "because an order is given"),
         ({"one_row_per": "person", "order": "age"}, "unit"),
         ({"one_row_per": "unit", "order": "weight"}, "order"),
         ({"one_row_per": "unit", "order": "age, sex"}, "order"),
@@ -683,7 +682,7 @@ def test_a_select_is_released_with_its_own_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "given", "word"),
     [
-        ("SELECT age * 1.5 AS longer FROM people", {}, '"longer" has no values or bins to count by'),
+        ("SELECT age * 1.5 AS longer FROM people", {}, '"longer" cannot be counted by values or bins'),
         ("SELECT COUNT(*) AS n FROM people", {}, "unit|person|who"),
         ("SELECT sex FROM people LIMIT 3", {}, "row"),
         ("SELECT who FROM people", {}, "the SELECT has only the person"),

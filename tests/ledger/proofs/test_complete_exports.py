@@ -95,7 +95,7 @@ def test_it_is_as_secret_as_the_ledger_and_only_json(lost: Path, tmp_path: Path)
 def test_without_a_current_anchor_its_owner_accepts_the_loss_and_that_is_written_down(
     lost: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(sf.LedgerUnavailable, match="may lack later charges") as refused:
+    with pytest.raises(sf.LedgerUnavailable, match="may lack the newest charges") as refused:
         copy_ledger(lost, tmp_path / "new")
     assert "--accept-loss" in refused.value.fix
     assert not (tmp_path / "new").exists()
@@ -233,7 +233,7 @@ def test_an_export_that_lacks_a_line_of_which_this_user_knows_is_copied_by_who_a
         account(ledger).charge(pure("0.4"))
     place.drop()
     (tmp_path / "old").unlink(missing_ok=True)
-    with pytest.raises(sf.LedgerUnavailable, match="this backup or export ends before line 3, which this user"):
+    with pytest.raises(sf.LedgerUnavailable, match="this backup or export lacks line 3, which this user"):
         copy_ledger(tmp_path / "old.json", tmp_path / "new", anchor=tmp_path / "then")
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         copy_ledger(tmp_path / "old.json", tmp_path / "new", accept_loss=True)
@@ -404,7 +404,7 @@ def test_an_export_that_was_changed_or_cut_is_not_copied(lost: Path, tmp_path: P
 def test_a_file_beside_it_that_was_not_made_of_it_is_refused(lost: Path, tmp_path: Path) -> None:
     with sf.Ledger.open(f"{lost}.ledger") as ledger:
         account(ledger).charge(pure())
-    with pytest.raises(sf.LedgerUnavailable, match="this file already holds a different ledger"):
+    with pytest.raises(sf.LedgerUnavailable, match="the file already holds a different ledger"):
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
 
 

@@ -27,7 +27,7 @@ from publish.synthesis.test_canaries import _likelier
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
 from sfumato.curator.proposals.synthesis_series import run_steps
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows
-from sfumato.publish.linked.state import LinkedState
+from sfumato.publish.links import LinkedState
 from sfumato.publish.marginals.attributes import GroupCell, RangeCell
 from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.synthesis.private_cells import MAX_BINS, MAX_SINGLE_VALUE_CELLS

@@ -22,9 +22,9 @@ from publish.synthesis.test_canaries import _likelier
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
 from sfumato.curator.proposals.synthesis_series import run_steps
 from sfumato.mechanisms import Laplace
-from sfumato.publish.linked.state import LinkedState
-from sfumato.publish.linked.synthetic_tables import SyntheticTables
+from sfumato.publish.links import LinkedState
 from sfumato.publish.synthesis.methods import aim
+from sfumato.publish.synthetic_tables import SyntheticTables
 from sfumato.publish.tab_steps import MeasureStep
 from sfumato.release.prices import Price
 

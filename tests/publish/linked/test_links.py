@@ -15,15 +15,13 @@ import pytest
 
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
+from sfumato.publish import links as state, synthetic_tables
 from sfumato.publish.graph.trees import JunctionTree
-from sfumato.publish.linked import drawing, state, synthetic_tables
-from sfumato.publish.linked.drawing import LinkedModels, limit_children_per_unit, sort_within_parents
-from sfumato.publish.linked.links import TableLink, require_tree
-from sfumato.publish.linked.state import LinkedState
-from sfumato.publish.linked.synthetic_tables import SyntheticTables
+from sfumato.publish.links import LinkedState, TableLink, require_tree
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.publish.sampling import SampledRows
 from sfumato.publish.synthesis.budget import Concentrated, price_in_currency
+from sfumato.publish.synthetic_tables import LinkedModels, SyntheticTables, limit_children_per_unit, sort_within_parents
 from sfumato.release.prices import Price
 
 
@@ -53,7 +51,7 @@ def test_links_are_a_tree_with_parents_before_their_children() -> None:
 
 def test_columns_of_a_link_are_those_of_its_tables() -> None:
     for changes, field in (
-        ({"max_parents": 0}, "max_children"),
+        ({"max_parents": 0}, "max_parents"),
         ({"max_children": 0}, "max_children"),
         ({"linked_columns": ("a", "c")}, "linked_columns"),
         ({"previous_columns": ("c", "a")}, "previous_columns"),
@@ -141,7 +139,7 @@ def test_other_columns_are_drawn_from_the_distribution_given_some(given: tuple[i
     drawn = {*given}
     product = np.einsum(f"{letters}->{''.join(letters[index] for index in given)}", whole)
     subscripts, tables = ["".join(letters[index] for index in given)], [product]
-    for conditional in drawing.conditional_distributions(model, given):
+    for conditional in synthetic_tables.conditional_distributions(model, given):
         assert {*conditional.given} <= drawn
         assert not {*conditional.new} & drawn
         drawn |= {*conditional.new}
@@ -155,7 +153,7 @@ def test_columns_that_were_not_modelled_together_cannot_be_given() -> None:
     tree = JunctionTree.for_sets([(0, 1), (1, 2)], (2, 2, 2))
     model: Any = SimpleNamespace(tree=tree, beliefs=[np.ones((2, 2))] * 2)
     with pytest.raises(InvalidParameter) as refusal:
-        drawing.conditional_distributions(model, (0, 2))
+        synthetic_tables.conditional_distributions(model, (0, 2))
     assert refusal.value.parameter == "given"
 
 
@@ -257,8 +255,19 @@ def test_children_are_expected_for_each_parent_that_the_model_expects(ends: bool
 def test_cells_of_positions_follow_from_the_number_of_children() -> None:
     cells = (*map(ListedCell, ("last", "only", "first", "between")), OtherCell())
     attribute = Attribute("position among q", Type.TEXT, cells)
-    assert drawing.position_cells(attribute, np.array([2, 0, 1, 4, 3])).tolist() == [2, 0, 1, 2, 3, 3, 0, 2, 3, 0]
-    assert drawing.position_cells(attribute, np.array([0, 0])).tolist() == []
+    assert synthetic_tables.position_cells(attribute, np.array([2, 0, 1, 4, 3])).tolist() == [
+        2,
+        0,
+        1,
+        2,
+        3,
+        3,
+        0,
+        2,
+        3,
+        0,
+    ]
+    assert synthetic_tables.position_cells(attribute, np.array([0, 0])).tolist() == []
 
 
 def test_no_more_parents_are_drawn_than_leave_room_for_their_children(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,9 +331,9 @@ class Model:
 
 def test_children_refer_to_their_parents_and_units_keep_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the most children of each band: none, 1, and 2 of a limit of 2; keys count from 1."""
-    monkeypatch.setattr(drawing.bits, "random_below_limits", lambda limits, _: limits - 1)
+    monkeypatch.setattr(synthetic_tables.bits, "random_below_limits", lambda limits, _: limits - 1)
     drawn_cells: list[Any] = [lambda counts, owners: np.column_stack([owners, counts[owners]])]
-    monkeypatch.setattr(drawing.ModelPair, "_draw_cells", lambda *arguments: drawn_cells[0](*arguments[2:]))
+    monkeypatch.setattr(synthetic_tables.ModelPair, "_draw_cells", lambda *arguments: drawn_cells[0](*arguments[2:]))
     models: Any = {"p": Model(["number of q", "a"], ["1", "2 or more"]), "q": Model(["c", "d"])}
     plain = link("p", "q", max_children=2, parent_columns=("a",), linked_columns=())
     tables = LinkedModels((plain,), models).draw(5)
@@ -346,20 +355,22 @@ def test_children_refer_to_their_parents_and_units_keep_their_limit(monkeypatch:
 
 @pytest.mark.parametrize(("face", "whole_rows"), [({}, False), ({"impossible": "x"}, True), ({"implies": "x"}, True)])
 def test_children_with_an_order_are_sorted_by_it(face: Any, whole_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing.bits, "random_below_limits", lambda limits, _: limits - 1)
-    monkeypatch.setattr(drawing.ModelPair, "_draw_cells", lambda *_: np.zeros((2, 2)))
+    monkeypatch.setattr(synthetic_tables.bits, "random_below_limits", lambda limits, _: limits - 1)
+    monkeypatch.setattr(synthetic_tables.ModelPair, "_draw_cells", lambda *_: np.zeros((2, 2)))
     calls: list[Any] = []
-    monkeypatch.setattr(drawing, "sort_within_parents", lambda *arguments, **named: calls.append((*arguments, named)))
+    monkeypatch.setattr(
+        synthetic_tables, "sort_within_parents", lambda *arguments, **named: calls.append((*arguments, named))
+    )
     parent: Any = Model(["number of q", "a"], ["1", "2 or more"])
     child: Any = Model(["c", "d"], **face)
-    parents = drawing.DrawnTable(Rows([], np.array([[2, 0], [1, 0]])), np.array([0, 1]), {})  # type: ignore[arg-type]
+    parents = synthetic_tables.DrawnTable(Rows([], np.array([[2, 0], [1, 0]])), np.array([0, 1]), {})  # type: ignore[arg-type]
     linked = link("p", "q", max_children=2, order="d")
-    found = drawing.ModelPair(linked, parent, child).draw_children(parents)
+    found = synthetic_tables.ModelPair(linked, parent, child).draw_children(parents)
     ((rows, index, owners, named),) = calls
     assert (rows, index, owners.tolist(), named) == (found.rows, 1, [1, 1], {"whole_rows": whole_rows})
     assert (found.units.tolist(), found.foreign_keys["p"].tolist()) == ([1, 1], [2, 2])
     calls.clear()
-    drawing.ModelPair(link("p", "q", max_children=2), parent, child).draw_children(parents)
+    synthetic_tables.ModelPair(link("p", "q", max_children=2), parent, child).draw_children(parents)
     assert not calls
 
 

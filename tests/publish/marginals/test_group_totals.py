@@ -11,8 +11,8 @@ from publish.tables import counts, people, planned, published
 from publish.worlds import attributes, leveled
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.marginals.estimating import adaptive_half_width, gaussian_half_width
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
-from sfumato.publish.marginals.half_widths import adaptive_half_width, gaussian_half_width
 from sfumato.publish.marginals.planning import MarginalWorkload, plan_gaussian, plan_laplace
 from sfumato.publish.synopsis import Synopsis
 

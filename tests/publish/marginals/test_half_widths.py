@@ -10,7 +10,7 @@ import pytest
 from mechanisms.recorded import seeded
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.publish.marginals.half_widths import (
+from sfumato.publish.marginals.estimating import (
     MIN_STEPS,
     _unsigned_laplace_moments,
     adaptive_half_width,

@@ -205,7 +205,7 @@ def test_what_a_block_costs_is_what_the_plan_says(relation: str, units: bool, co
 
 def test_a_plan_for_fewer_rows_than_are_read_is_refused() -> None:
     draw, _ = exact_blocks(policy_of(rows(1), units=True), Price(rho="0.5"))
-    with pytest.raises(sf.InvalidParameter, match="as many rows per unit as are counted"):
+    with pytest.raises(sf.InvalidParameter, match="a plan whose rows are the rows counted per unit"):
         replace(draw, plan=replace(draw.plan, rows=Fraction(1)))
 
 
@@ -520,7 +520,7 @@ def wide() -> Iterator[DuckDB]:
 @pytest.mark.parametrize(
     ("ways", "more", "rule"),
     [
-        ([["sex", "note"]], {}, "has no values or bins to count by"),
+        ([["sex", "note"]], {}, "cannot be counted by values or bins"),
         ([["sex", "who"]], {}, "identifies the unit of each row"),
         ([["sex", "agee"]], {}, "no declared column"),
         ([["sex", "age"], ["AGE", "sex"]], {}, "different sets"),
@@ -624,7 +624,7 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
             draw = proposal(policy, engine)._strategy_at(Price(**price), None)
             assert Price(**price).is_satisfied_by(draw.batch.curve)
         monkeypatch.setattr("sfumato.curator.proposals.marginals.price_in_rho", lambda _: Fraction(1))
-        with pytest.raises(sf.InvalidParameter, match="for noise on this many numbers"):
+        with pytest.raises(sf.InvalidParameter, match="too low for this many numbers"):
             proposal(policy, engine)._strategy_at(Price(rho="0.5"), None)
 
 

@@ -15,7 +15,7 @@ import sfumato as sf
 from engine.refilling import refill
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.synthesis import SynthesisProposal, propose_synthesis
-from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
+from sfumato.curator.proposals.synthesis_series import SynthesisOptions
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.release.prices import Price

@@ -21,15 +21,13 @@ from covering_cases import covering
 from publish.synthesis.clinic import METHODS, PRICES
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.synthesis import SynthesisProposal, propose_synthesis
-from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
-from sfumato.curator.proposals.synthesis_series import run_steps
+from sfumato.curator.proposals.synthesis_series import SynthesisOptions, run_steps
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import SfumatoError, Unsupported
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.synthesis import state as synthesis_state
 from sfumato.publish.synthesis.budget import SynthesisBudget
-from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step
-from sfumato.publish.synthesis.implications import Pairs
+from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Pairs, Step
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
 from sfumato.publish.synthesis.private_cells import MAX_BINS
 from sfumato.publish.synthesis.state import StepGenerator, SynthesisSetting, SynthesisState, pairs_with

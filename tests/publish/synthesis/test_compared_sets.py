@@ -15,9 +15,8 @@ import pytest
 from publish.synthesis.clinic import RELATIONS, curator, exact_worlds, pairs, people, policy_of, worlds
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.publish.synthesis import state
-from sfumato.publish.synthesis.compared_sets import ROUNDS_PER_PART, compared_sets, max_compared
 from sfumato.publish.synthesis.methods import aim
-from sfumato.publish.synthesis.state import SynthesisState
+from sfumato.publish.synthesis.state import ROUNDS_PER_PART, SynthesisState, compared_sets, max_compared
 from sfumato.publish.tab_steps import ChooseStep
 from sfumato.release.prices import Price
 

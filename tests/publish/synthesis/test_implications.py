@@ -17,7 +17,7 @@ import sfumato as sf
 from publish.synthesis.clinic import METHODS
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
-from sfumato.publish.synthesis.implications import zeros_from_model
+from sfumato.publish.synthesis.candidates import zeros_from_model
 from sfumato.publish.synthesis.state import CLOSE, SynthesisState
 from sfumato.publish.synthetic import Synthetic
 

@@ -26,8 +26,8 @@ from server.postgres.raw_client import (
     signed_in,
 )
 from server.postgres.wire_server import POLICY, WireServer, wire_server
-from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.synthetic import Synthetic
+from sfumato.publish.synthetic_tables import SyntheticTables
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import synthetic_rows
 

@@ -30,7 +30,7 @@ from server.postgres.wire_server import WireServer, wire_server
 from sfumato.cli import main
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.postgres.error_reports import MAX_RULES, RefusalCounts
+from sfumato.server.postgres.statement_texts import MAX_RULES, RefusalCounts
 
 _SERIAL = iter(range(10**9))
 
@@ -488,7 +488,7 @@ def test_an_unforeseen_failure_is_one_fixed_text(wire: WireServer, monkeypatch: 
         assert rows_in(client.ask(query("SELECT 1"))) == [[b"1"]]
     assert told == {
         "S": "ERROR", "V": "ERROR", "C": "XX000", "M": "the server could not finish this request", "D": "the server",
-        "H": "Ask again: a charged question is answered from its stored answer, free.",
+        "H": "Ask again: if the question was charged, its stored answer is free.",
     }  # fmt: skip
 
 

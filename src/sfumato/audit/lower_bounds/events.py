@@ -269,12 +269,12 @@ class OutputShares:
             raise InvalidParameter(
                 "laws",
                 ValueWords(
-                    f"{cells} shares in the first, {len(self.second)} in the second, {len(self.inside)} entries of "
-                    f'"inside" and {len(self.edges)} edges'
+                    f"{cells} cells in first, {len(self.second)} in second, {len(self.inside)} in inside, and "
+                    f"{len(self.edges)} edges"
                 ),
-                "one or more cells with a view name; each cell has a share in the first world, a share in the second "
-                'and True or False in "inside"; edges are empty, or one more than the cells',
-                fix="give as many shares in each world as there are cells",
+                "OutputShares with a view name, with at least one cell, as many entries in first, second and inside, "
+                "and either no edges or one more than cells",
+                fix="give first, second and inside one entry for each cell",
             )
 
 

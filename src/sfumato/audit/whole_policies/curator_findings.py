@@ -13,6 +13,7 @@ from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.whole_policies.planted_faults import FaultResult
 from sfumato.audit.whole_policies.shared_noise import NoiseComparison
 from sfumato.html_fragments import paragraphs, table
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.privacy.numbers import format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.web_pages import (
@@ -138,10 +139,10 @@ class CuratorAudit:
         answered = [result for result in self.tried if result.answered]
         compared = sum(result.replay.comparisons for result in answered if result.replay)
         untested = f", and there was no time for {', '.join(self.untested_faults)}" if self.untested_faults else ""
-        finding = "No doubt was found" if self.holds else f"DOUBTS: {len(self.doubts)}"
+        finding = "No violation was found" if self.holds else f"DOUBTS: {len(self.doubts)}"
         return (
-            f"{finding} in {len(self.tried)} questions, of which {len(answered)} are answered, over "
-            f"{len(self.tables) + 1} generated tables; {compared:,} pairs of totals were compared; "
+            f"{finding} in {count_with_noun(len(self.tried), 'question')} ({len(answered):,} answered) over "
+            f"{len(self.tables) + 1:,} generated tables; {compared:,} pairs of totals were compared; "
             f"{self.caught_summary} planted faults were caught{untested}"
         )
 

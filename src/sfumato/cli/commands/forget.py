@@ -29,7 +29,7 @@ def command(policy: Path, confirmed: bool) -> None:
       sfumato forget clinic.toml
       sfumato forget clinic.toml --yes
     """
-    from sfumato.curator.table_copies import find_copies
+    from sfumato.curator.policy_drafts import find_copies
 
     copies = find_copies(policy)
     if not copies.originals_by_copy and copies.missing:

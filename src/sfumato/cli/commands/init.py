@@ -26,11 +26,10 @@ from sfumato.cli.drafting.column_interview import (
 from sfumato.cli.drafting.flags import answers_from_flags, nulls_from_flags
 from sfumato.cli.drafting.interview import SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
 from sfumato.curator import Bounds, Curator
-from sfumato.curator.draft_figures import RowSharesWithinLimits, row_shares_within_limits
+from sfumato.curator.cell_proposals import RowSharesWithinLimits, row_shares_within_limits
 from sfumato.curator.policy_drafts import (
     DetectedTable,
     TextOptions,
-    copies_folder,
     copy_table_and_count_skipped,
     detect_tables,
     expand_data_files,
@@ -47,6 +46,7 @@ from sfumato.curator.policy_drafts import (
     write_draft,
 )
 from sfumato.curator.weak_policies import LARGE_DELTA, proposed_delta, weak_policy_warnings
+from sfumato.engine.file_copies import copies_folder
 from sfumato.engine.inspecting import shared_inspection
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.descriptions import count_with_noun
@@ -564,7 +564,7 @@ def _refuse_large_delta(delta: Fraction, proposed: Fraction, large_allowed: bool
     if delta >= LARGE_DELTA and not large_allowed:
         raise InvalidPolicy(
             "a δ of 1/1000 or more is refused by default: a mechanism that publishes each unit's rows with that "
-            "probability would satisfy it",
+            "probability would satisfy this guarantee",
             place=f"--delta {format_probability(delta)}",
             fix=f"give a smaller --delta, such as {format_probability(proposed)}; or add --allow-large-delta",
         )

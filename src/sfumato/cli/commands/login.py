@@ -15,7 +15,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 @click.option(
     "--certificate",
     metavar="FILE",
-    help="Certificates to verify the server with, saved with the token.  [default: the system's]",
+    help="A file with the certificates that verify the server, saved with the token.  [default: the system's]",
 )
 def command(url: str, forget: bool, certificate: str | None) -> None:
     """Prompt for your token for the server at URL, test it, and save it in a file that only you can read (0600).

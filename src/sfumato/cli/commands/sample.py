@@ -63,10 +63,10 @@ def command(
     row_count, given_texts = options.parse_row_count(rows), _parse_conditions(conditions)
     from sfumato.errors import InvalidParameter
     from sfumato.policy import Type
-    from sfumato.publish.linked.synthetic_tables import SyntheticTables
     from sfumato.publish.published_files import synopsis
     from sfumato.publish.row_writers import rows_file_path
     from sfumato.publish.synthetic import Synthetic
+    from sfumato.publish.synthetic_tables import SyntheticTables
 
     rows_file_path(output)
     model = synopsis(file)

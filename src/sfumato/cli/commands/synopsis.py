@@ -133,7 +133,8 @@ def marginal(
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A score to show, bought with curator.score: a file with the text that score.to_json() returned. Repeatable.",
+    help="A file with a score to show: the text that to_json() returned for a score bought with curator.score. "
+    "Repeatable.",
 )
 def card(
     file: Path, output: Path, name: str, description: str, licence: str, contact: str, scores: tuple[Path, ...]

@@ -76,7 +76,7 @@ _price_options = options.combine_decorators(
     click.option(
         "--seconds",
         metavar="NUMBER",
-        help="Stop after this many seconds with the model so far; the whole price is charged.",
+        help="Stop after this many seconds and keep the model fitted so far; the whole price is charged.",
     ),
     options.request_id,
 )

@@ -86,8 +86,9 @@ def _require_price(price: str) -> None:
 
     try:
         parse_token_price(price)
-    except SqlRefusal as refusal:
-        raise InvalidParameter("price", price, "an amount such as epsilon=0.1", fix=refusal.hint) from None
+    except SqlRefusal:
+        fix = "for example, write epsilon=0.1, within=50 or rho=0.01"
+        raise InvalidParameter("price", price, "an amount such as epsilon=0.1", fix=fix) from None
 
 
 @command.command("list", epilog=EXIT_CODES_HELP)

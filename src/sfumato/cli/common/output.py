@@ -8,6 +8,8 @@ Progress of a release names the phase, never a count or a percentage, which coul
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sys
 import threading
 import time
@@ -37,27 +39,73 @@ def print_table(
 
     In a pipe or a file, lines are folded at ``pipe_width`` characters.
     """
+    from sfumato.untrusted import escape_unprintable
+
+    header = [escape_unprintable(name) for name in columns]
+    cells = [[escape_unprintable(cell) for cell in row] for row in rows]
+    numeric = set(numeric)
+    right_aligned = [name in numeric for name in columns]
+    lines = _align_plain_cells(header, cells, right_aligned, pipe_width)
+    click.echo("\n".join(lines or _align_any_cells(header, cells, right_aligned, pipe_width)))
+
+
+_CONSOLE_VARIABLES = ("COLUMNS", "FORCE_COLOR", "JUPYTER_COLUMNS", "TTY_COMPATIBLE")
+"""Variables of the environment that change what a console shows."""
+_SINGLE_WIDTH = re.compile(r"[ -~\u00a1-\u00ac\u00ae-\u02ff\u0384-\u03ff\u2012-\u2027\u2260-\u2265\u2500-\u257f]*")
+"""Characters that each take one cell of a terminal."""
+
+
+def _align_plain_cells(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right_aligned: Sequence[bool], pipe_width: int
+) -> list[str]:
+    """Return the lines of a table that needs no folding, as ``_align_any_cells`` does without importing a library that
+    takes a twentieth of a short command; none for other tables and consoles.
+    """
+    if not header or any(len(row) != len(header) for row in rows):
+        return []
+    is_terminal = sys.stdout.isatty()
+    max_width = shutil.get_terminal_size().columns if is_terminal else pipe_width
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    width = sum(widths) + 3 * (len(widths) - 1)
+    is_plain = all(
+        _SINGLE_WIDTH.fullmatch(cell) and not (cell.startswith(" ") or cell.endswith(" "))
+        for cells in (header, *rows)
+        for cell in cells
+    )
+    if not (is_plain and width <= max_width and all(widths)) or any(map(os.environ.get, _CONSOLE_VARIABLES)):
+        return []
+    aligned = [
+        "   ".join(
+            cell.rjust(column_width) if is_right else cell.ljust(column_width)
+            for cell, column_width, is_right in zip(cells, widths, right_aligned, strict=True)
+        )
+        for cells in (header, *rows)
+    ]
+    title, *lines = (line.rstrip() for line in aligned)
+    is_styled = is_terminal and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    return [click.style(title, bold=True) if is_styled else title, "─" * width, *lines]
+
+
+def _align_any_cells(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right_aligned: Sequence[bool], pipe_width: int
+) -> list[str]:
+    """Return the lines of a table whose characters may be wide, and whose lines are folded at the console's width."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from sfumato.untrusted import escape_unprintable
-
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=pipe_width)
-    right_aligned = set(numeric)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in columns:
-        table.add_column(
-            Text(escape_unprintable(name)), justify="right" if name in right_aligned else "left", overflow="fold"
-        )
+    for name, is_right in zip(header, right_aligned, strict=True):
+        table.add_column(Text(name), justify="right" if is_right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(escape_unprintable(cell)) for cell in row))
+        table.add_row(*map(Text, row))
     with console.capture() as rendered:
         console.print(table)
-    click.echo("\n".join(line.rstrip() for line in rendered.get().splitlines()))
+    return [line.rstrip() for line in rendered.get().splitlines()]
 
 
 def check_output_files(policy: Policy, ledger: Path | str | None, *files: Path | None) -> None:

@@ -28,18 +28,16 @@ import click
 from sfumato.cli.drafting import interview
 from sfumato.cli.drafting.interview import ACCEPT_ALL, DEFAULT_MAX_ROWS, SKIP, Interview, InterviewQuestion
 from sfumato.curator.cell_proposals import (
+    BoundsFigures,
     CellFormat,
     CellProposal,
     MissingMarkers,
-    count_missing_markers,
-    propose_trim_and_case,
-)
-from sfumato.curator.draft_figures import (
-    BoundsFigures,
     RowSharesWithinLimits,
     UnreadCells,
+    count_missing_markers,
     count_unread_cells,
     propose_bounds,
+    propose_trim_and_case,
 )
 from sfumato.curator.policy_drafts import DetectedTable, is_identifying_name, suggested_bounds
 from sfumato.errors import InvalidPolicy

@@ -33,7 +33,7 @@ KIND = ReleaseKind(
     AuctionSpec,
     propose,
     "curator.proposals.table_auctions:AuctionProposal",
-    "curator.proposals.auction_outcomes:AuctionOutcome",
+    "curator.proposals.stored_answers:AuctionOutcome",
     ("epsilon", "counting", "within", "confidence", "fresh"),
     AuctionSpec((1, 2, 5, 10), "bids", "bid"),
     positional=("counting", "confidence"),

@@ -18,7 +18,7 @@ class BoundsSpec(Spec["BoundsProposal"]):
 
     table: Name = option_field("A private table of the policy.")
     column: Name = option_field("A column of numbers or dates, which need not declare bounds.")
-    cover: Number = option_field("The share of the values to cover.", "0.99")
+    cover: Number = option_field("The share of the values that the bounds should cover.", "0.99")
 
 
 def propose(workspace: Workspace, spec: BoundsSpec) -> BoundsProposal:
@@ -32,7 +32,7 @@ KIND = ReleaseKind(
     BoundsSpec,
     propose,
     "curator.proposals.private_bounds:BoundsProposal",
-    "curator.proposals.released_bounds:Bounds",
+    "curator.proposals.stored_answers:Bounds",
     ("epsilon", "within", "confidence", "fresh"),
     BoundsSpec("visits", "cost"),
     positional=("confidence",),

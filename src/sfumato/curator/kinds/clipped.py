@@ -48,7 +48,7 @@ KIND = ReleaseKind(
     ClippedSpec,
     propose,
     "curator.proposals.workloads:WorkloadProposal",
-    "curator.proposals.workload_answers:Answers",
+    "curator.proposals.stored_answers:Answers",
     ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
     ClippedSpec("SELECT AVG(cost) AS cost FROM visits"),
     refusal_by_skin={"command": _QUERY, "page": _NO_PAGE},

@@ -18,7 +18,7 @@ from sfumato.curator.release_kinds import (
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.components import ComponentsProposal
+    from sfumato.curator.proposals.moment_proposals import ComponentsProposal
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class ComponentsSpec(Spec["ComponentsProposal"]):
 
 
 def propose(workspace: Workspace, spec: ComponentsSpec) -> ComponentsProposal:
-    from sfumato.curator.proposals.components import propose_components
-    from sfumato.curator.proposals.moment_proposals import select_rows
+    from sfumato.curator.proposals.moment_proposals import propose_components, select_rows
 
     rows = select_rows(workspace.catalog, spec.table, spec.where)
     return propose_components(workspace.context, rows, spec.columns, spec.rows)
@@ -43,7 +42,7 @@ KIND = ReleaseKind(
     "components",
     ComponentsSpec,
     propose,
-    "curator.proposals.components:ComponentsProposal",
+    "curator.proposals.moment_proposals:ComponentsProposal",
     "inference.components:ComponentsAnswer",
     ("epsilon", "delta", "rho", "within", "confidence", "fresh"),
     ComponentsSpec("visits", ("age", "cost")),

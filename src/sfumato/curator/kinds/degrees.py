@@ -20,7 +20,7 @@ class DegreesSpec(Spec["DegreesProposal"]):
     ends: Name | Sequence[Name] = option_field(
         "The columns of both endpoints, or one of them to count incoming or outgoing edges."
     )
-    most: Count | None = option_field("Count this degree and all higher ones together.", None)
+    most: Count | None = option_field("Count all nodes of this degree or a higher one together.", None)
 
 
 def propose(workspace: Workspace, spec: DegreesSpec) -> DegreesProposal:

@@ -10,7 +10,7 @@ from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.private_limits import LimitsProposal
+    from sfumato.curator.proposals.limit_proposals import LimitsProposal
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class LimitsSpec(Spec["LimitsProposal"]):
     """Find limits on rows and groups per unit that keep all rows of a share of the units."""
 
     table: Name = option_field("A private table of the policy, with an id.")
-    by: Name | Sequence[Name] = option_field("Columns whose groups are limited too.", ())
-    share: Number = option_field("The share of units that keep all their rows and groups.", "0.95")
+    by: Name | Sequence[Name] = option_field("Also find a limit on the number of groups of these columns.", ())
+    share: Number = option_field("The share of the units that should keep all their rows and groups.", "0.95")
 
 
 def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsProposal:
-    from sfumato.curator.proposals.private_limits import propose_limits
+    from sfumato.curator.proposals.limit_proposals import propose_limits
 
     return propose_limits(workspace.context, spec.table, spec.by, spec.share)
 
@@ -33,8 +33,8 @@ KIND = ReleaseKind(
     "limits",
     LimitsSpec,
     propose,
-    "curator.proposals.private_limits:LimitsProposal",
-    "curator.proposals.private_limits:UnitLimits",
+    "curator.proposals.limit_proposals:LimitsProposal",
+    "curator.proposals.limit_proposals:UnitLimits",
     ("epsilon", "within", "confidence", "fresh"),
     LimitsSpec("visits", ("clinic",)),
     positional=("confidence",),

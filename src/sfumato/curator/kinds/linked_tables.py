@@ -23,15 +23,17 @@ class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
     ways: Count = option_field("The workload: all marginals of up to this many columns.", 3)
     columns: Names | None = option_field("The columns of the tables, such as visits.ward; by default all.", None)
     given: Names | None = option_field(
-        "The columns of parents that children depend on; by default as many as fit.", None
+        "The columns of the parents on which the columns of their children depend; by default as many as the model "
+        "can hold.",
+        None,
     )
     order: Name | Names | None = option_field(
-        "A column that orders the children of each parent, so that each depends on the one before; with several "
-        "child tables, one for each, such as visits.day.",
+        "The column that orders the children of one parent, such as visits.day: each child then depends on the one "
+        "before. With several child tables, name one column of each.",
         None,
     )
     ends: bool = option_field(
-        "With an order: also model which child is the first, last or only one of its parent.", False
+        "With an order: also model which children are the first, the last or the only one of their parent.", False
     )
     memory: str | int = option_field("The memory limit of each model.", "1 GiB", local=True)
 
@@ -52,7 +54,7 @@ KIND = ReleaseKind(
     LinkedTablesSpec,
     propose,
     "curator.proposals.linked_tables:LinkedTablesProposal",
-    "publish.linked.synthetic_tables:SyntheticTables",
+    "publish.synthetic_tables:SyntheticTables",
     ("epsilon", "delta", "rho", "within"),
     LinkedTablesSpec(("patients", "visits")),
     refusal_by_skin={"page": _PAGE},

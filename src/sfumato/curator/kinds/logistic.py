@@ -38,8 +38,8 @@ class LogisticSpec(Spec["LogisticProposal"]):
 
 
 def propose(workspace: Workspace, spec: LogisticSpec) -> LogisticProposal:
+    from sfumato.curator.proposals.logistic import propose_logistic
     from sfumato.curator.proposals.moment_proposals import select_rows
-    from sfumato.curator.proposals.wide_logistic import propose_logistic
 
     rows = select_rows(workspace.catalog, spec.table, spec.where)
     return propose_logistic(

@@ -35,7 +35,9 @@ class MarginalsSpec(Spec["MarginalsProposal"]):
     weights: Sequence[Number] | Mapping[tuple[str, ...], Number] | None = option_field(
         "The weight of each marginal's error.", None
     )
-    objective: Objective = option_field("Minimise the sum of all variances, or the largest one.", "total")
+    objective: Objective = option_field(
+        "Minimise the sum of the variances of all cells, or the largest of them.", "total"
+    )
     where: Text | None = option_field("An SQL condition that selects rows.", None)
     columns: Names | None = option_field("The columns; by default all with declared values.", None)
     rows: Count | None = option_field("Count at most this many rows per unit.", None)

@@ -33,15 +33,15 @@ class RegressionSpec(Spec["RegressionProposal"]):
     where: Text | None = option_field("An SQL condition that selects rows.", None)
     rows: Count | None = option_field("Count at most this many rows per unit.", None)
     robust: bool = option_field(
-        "Whether sampling errors allow for unequal variances and for correlated rows of a unit; this "
-        "takes a fifth of ρ.",
+        "Make sampling errors robust to unequal variances and to correlated rows of a unit; a fifth of ρ pays for "
+        "this.",
         False,
     )
 
 
 def propose(workspace: Workspace, spec: RegressionSpec) -> RegressionProposal:
     from sfumato.curator.proposals.moment_proposals import select_rows
-    from sfumato.curator.proposals.robust_regressions import propose_regression
+    from sfumato.curator.proposals.regressions import propose_regression
 
     rows = select_rows(workspace.catalog, spec.table, spec.where)
     return propose_regression(

@@ -22,7 +22,7 @@ from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from sfumato.curator.proposals.listed_sessions import ListedSessionProposal
+    from sfumato.curator.proposals.sessions import ListedSessionProposal
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SessionSpec(Spec["ListedSessionProposal"]):
 
 
 def propose(workspace: Workspace, spec: SessionSpec) -> ListedSessionProposal:
-    from sfumato.curator.proposals.listed_sessions import propose_listed_session
+    from sfumato.curator.proposals.sessions import propose_listed_session
 
     session = propose_open(
         workspace, OpenSessionSpec(spec.threshold, spec.positives, spec.sensitivity, spec.tables, spec.monotone)
@@ -56,8 +56,8 @@ KIND = ReleaseKind(
     "sessions",
     SessionSpec,
     propose,
-    "curator.proposals.listed_sessions:ListedSessionProposal",
-    "curator.proposals.session_answers:SessionAnswers",
+    "curator.proposals.sessions:ListedSessionProposal",
+    "curator.proposals.stored_answers:SessionAnswers",
     ("epsilon", "values_epsilon", "within", "confidence"),
     SessionSpec(100, ("SELECT COUNT(*) AS n FROM visits",)),
     refusal_by_skin={

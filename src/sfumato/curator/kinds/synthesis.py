@@ -54,7 +54,7 @@ class SynthesisSpec(Spec["SynthesisProposal"]):
 def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
     from sfumato.curator.proposals.selected_columns import only_private_table
     from sfumato.curator.proposals.synthesis import propose_synthesis
-    from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
+    from sfumato.curator.proposals.synthesis_series import SynthesisOptions
 
     table = only_private_table(workspace.context.policy) if spec.table is None else spec.table
     return propose_synthesis(workspace.context, workspace.catalog, SynthesisOptions(**vars(spec) | {"table": table}))

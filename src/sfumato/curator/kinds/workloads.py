@@ -46,7 +46,7 @@ KIND = ReleaseKind(
     WorkloadSpec,
     propose,
     "curator.proposals.workloads:WorkloadProposal",
-    "curator.proposals.workload_answers:Answers",
+    "curator.proposals.stored_answers:Answers",
     ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
     WorkloadSpec(("SELECT COUNT(*) AS n FROM visits",)),
     refusal_by_skin={"command": _QUERY, "page": _ONE_QUESTION},

@@ -496,8 +496,11 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
     except InvalidParameter as refusal:
         if refusal.place not in ("guarantee", "price"):
             raise
-        rule = "half-widths that a price can reach"
-        fix = "call error(epsilon=…) to see the half-widths at a price, and allow wider ones"
+        rule = "half-widths of a size that some price gives"
+        fix = (
+            "give epsilon (--epsilon) and call error() (--dry-run) to see half-widths at a price, then ask for "
+            "similar ones"
+        )
         raise InvalidParameter("within", within, rule, fix=fix) from None
 
 
@@ -537,12 +540,12 @@ def _parse_half_width_goals(
 def unknown_column_error(name: str, columns: Iterable[str]) -> InvalidParameter:
     """Return the refusal of a half-width for a column that the question does not have."""
     choices = ", ".join(columns)
-    rule = f"limited to columns of numbers ({choices})"
+    rule = f"a mapping whose keys are columns of numbers ({choices})"
     return InvalidParameter("within", name, rule, fix=f"give a half-width for one or more of these columns: {choices}")
 
 
 def _no_half_width_error(*names: str) -> InvalidParameter:
-    rule = "limited to columns of noisy numbers, because keys and selected values have no half-width"
+    rule = "left out for columns without noisy numbers, because group keys and selected values have no half-width"
     fix = "give epsilon (--epsilon) and call error() (--dry-run) to see how good a selection is"
     return InvalidParameter("within", ", ".join(names), rule, fix=fix)
 

@@ -180,17 +180,19 @@ def discovery_warning(
     alone, if that can be requested; ``declared_units`` is the declared number of units. Nothing depends on the data.
     """
     rare_size = int(threshold.error(_UNLIKELY))
-    sentences = [] if rare_size < 2 else [f"A group of fewer than {rare_size:,} units is shown less than 1 time in 20."]
+    sentences = (
+        [] if rare_size < 2 else [f"A group of fewer than {rare_size:,} units is shown in fewer than 1 of 20 answers."]
+    )
     if declared_units is not None and declared_units < int(threshold.error(_LIKELY)):
         sentences.append(f"The policy declares {declared_units:,} units in total, so there may be no group to show.")
-    sentences.append("An answer without any group still costs its price.")
+    sentences.append("An answer that shows no group is charged as well.")
     one_group_text = (
         ""
         if threshold_for_one_group is None
-        else f"; with .limit(groups=1), groups of {int(threshold_for_one_group.error(_LIKELY)):,} units or more are "
-        "nearly always shown"
+        else f", or with .limit(groups=1), which nearly always shows groups of "
+        f"{int(threshold_for_one_group.error(_LIKELY)):,} units or more"
     )
-    return " ".join([*sentences, f"A larger ε or δ shows smaller groups{one_group_text}."])
+    return " ".join([*sentences, f"Smaller groups are shown with a larger ε or δ{one_group_text}."])
 
 
 def combines_noisy_rows(query: Query) -> bool:

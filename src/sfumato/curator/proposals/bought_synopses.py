@@ -186,13 +186,15 @@ class SynopsisOutline:
         if self.where:
             raise Unsupported(
                 "some-rows",
-                f"the bought synopsis covers only the rows where {self.where}, not the whole table",
-                fix="query the synopsis itself: synopsis.sql(…)",
+                f"the bought synopsis covers only the rows where {self.where}, but the question is about the whole "
+                "table",
+                fix="to count only these rows, query the synopsis itself: synopsis.sql(…); for the whole table, give a "
+                "price instead of free (--free)",
             )
         if self.plan.rows != limits.rows:
             rule = (
-                f"the bought synopsis counts {digits(self.plan.rows)} rows per unit, but the question counts "
-                f"{limits.rows}"
+                f"the bought synopsis counts at most {digits(self.plan.rows)} rows per unit, but the question counts "
+                f"up to {limits.rows}"
             )
             raise Unsupported("other-limits", rule, fix="query the synopsis itself: synopsis.sql(…)")
 

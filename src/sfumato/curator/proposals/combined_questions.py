@@ -25,7 +25,7 @@ from sfumato.curator.previews.error_forecasts import (
 from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_delta_notes
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_combination
-from sfumato.curator.proposals.workload_answers import Answers
+from sfumato.curator.proposals.stored_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter
 from sfumato.plan.canonical import PlanKey, digest

@@ -18,7 +18,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.text_positions import fix_for_unknown_name
 from sfumato.policy import Policy, Table
 from sfumato.policy.policies import Via
-from sfumato.publish.linked.links import (
+from sfumato.publish.links import (
     BETWEEN,
     FIRST,
     LAST,

@@ -24,29 +24,41 @@ from sfumato.curator.proposals.linked_table_selects import (
     fitted_rows_select,
     link_tables,
 )
-from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
-from sfumato.curator.proposals.synthesis_columns import SelectedCells, SynthesisOptions
-from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner, amount_to_hold, run_steps
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.synthesis import SynthesisProposal, propose_synthesis
+from sfumato.curator.proposals.synthesis_series import (
+    SelectedCells,
+    SynthesisOptions,
+    SynthesisStepRunner,
+    amount_to_hold,
+    parse_memory,
+    run_steps,
+)
+from sfumato.curator.proposals.tab_releases import TabSeries
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, exact_integer
-from sfumato.publish.linked.links import FIRST, ONLY, TableLink, link_to_parent, links_to_children
-from sfumato.publish.linked.state import LinkedState
-from sfumato.publish.linked.synthetic_tables import SyntheticTables
+from sfumato.publish.links import FIRST, ONLY, LinkedState, TableLink, link_to_parent, links_to_children
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.budget import Concentrated, price_in_currency, round_amount_down
-from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
+from sfumato.publish.synthesis.candidates import (
+    BYTES_PER_CELL,
+    Mask,
+    Outcome,
+    Step,
+    Zeros,
+    require_possible_rows,
+    zeros_from_policy,
+)
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
-from sfumato.publish.synthesis.implications import Mask, Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.synthesis.private_cells import max_bought_cells, with_fine_cells
 from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.publish.synthetic import Synthetic
+from sfumato.publish.synthetic_tables import SyntheticTables
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.payers import PurchaseTerms, purchase_terms

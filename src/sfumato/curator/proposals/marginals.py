@@ -381,7 +381,7 @@ class MarginalsProposal(RehearseAlias, StoredProposal):
             batch = measurement_batch(plan, reading)
             if price.is_satisfied_by(batch.curve):
                 return self.planned_draw(plan, reading, batch, price)
-        rule = "high enough for noise on this many numbers"
+        rule = "higher, because it is too low for this many numbers"
         raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or pay more")
 
     def planned_draw(self, plan: NoisePlan, reading: Marginals, batch: Batch, price: Price) -> MarginalsRelease:

@@ -23,7 +23,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_limit, explain_source
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.tab_releases import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
@@ -381,7 +381,10 @@ class MwemProposal(RehearseAlias, StoredProposal):
             if price.is_satisfied_by(steps.curve):
                 return steps
         raise InvalidParameter(
-            "price", str(price), "high enough for this many rounds", fix="give a higher price, or fewer rounds"
+            "price",
+            str(price),
+            "higher, because it is too low for this many rounds",
+            fix="give a higher price, or fewer rounds",
         )
 
     def _steps_for_epsilon(self, price: Price, epsilon: Fraction) -> MwemSteps:
@@ -537,7 +540,10 @@ def _require_valid_update(update: str, rounds: int, cells: int, *, textbook: boo
         raise InvalidParameter("update", update, "'notes', or left out", fix="leave out update")
     if textbook:
         raise InvalidParameter(
-            "textbook", textbook, "left out with update='notes', which always measures single counts"
+            "textbook",
+            textbook,
+            "left out with update='notes', which always measures single counts",
+            fix="leave out textbook or update",
         )
     least_rounds = max(1, math.ceil(4 * math.log(cells)))
     if rounds < least_rounds:
@@ -565,7 +571,7 @@ def _parse_query_columns_and_cells(query: Query, attributes: Attributes) -> tupl
         raise InvalidParameter(
             "queries",
             query,
-            "counts of values of the model's columns, each column once: "
+            "counts of values of these columns, each column once: "
             f"{', '.join(attribute.name for attribute in attributes)}",
             fix=f'name only these columns, as in {{"{attributes[0].name}": …}}',
         )

@@ -228,7 +228,7 @@ class OnlineProposal(RehearseAlias):
             draw = self._prepare_strategy(price, rho * share * (1 - Fraction(1, 10**6)))
             if price.is_satisfied_by(draw.batch.curve):
                 return draw
-        rule = "high enough for this many rounds"
+        rule = "higher, because it is too low for this many rounds"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or use fewer rounds")
 
     def _prepare_strategy(self, price: Price, rho: Fraction) -> SynopsisReleaseKeepingCounts:

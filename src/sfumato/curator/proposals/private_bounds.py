@@ -19,7 +19,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.policy_account import explain_period_charges, restrict_to_periods
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
-from sfumato.curator.proposals.released_bounds import Bounds, toml_value
+from sfumato.curator.proposals.stored_answers import Bounds, toml_value
 from sfumato.curator.step_counts import Ladder, StepSearch, ladder_for_domain
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count

@@ -96,7 +96,7 @@ class ScalarQuestion(Question):
     """A parsed question whose rows are compared with numbers that are released first."""
 
     def __post_init__(self) -> None:
-        self._context.require_one_account("a question whose subquery's result is released separately")
+        self._context.require_one_account("a question with a separately released subquery")
 
     @cached_property
     def outer(self) -> Question:
@@ -130,7 +130,7 @@ class ScalarQuestion(Question):
 
     def price_release_at(self, price: Price, request: PriceRequest) -> Any:
         """Prepare all steps at one price: each number at its share, the question at the rest."""
-        refuse_sample_of_release(request.sample, "questions whose subquery's result is released separately")
+        refuse_sample_of_release(request.sample, "questions with a separately released subquery")
         value_price, outer_price = _split_price(price, len(self.value_questions))
         value_request = PriceRequest(confidence=request.confidence)
         values = (question.price_release_at(value_price, value_request) for question in self.value_questions)
@@ -249,7 +249,7 @@ class ScalarQuestion(Question):
         """
         if free or sample_of is not None:
             name, value = ("free", True) if free else ("sample_of", sample_of)
-            rule = "left out, because the result of the question's subquery is released separately"
+            rule = "left out, because the question has a subquery whose result is bought first"
             raise InvalidParameter(name, value, rule, fix=self._separate_steps_fix)
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
         request = request.accept_delta(self.default_delta)
@@ -348,7 +348,7 @@ class ScalarQuestion(Question):
         raise InvalidParameter(
             "clipped",
             self.text,
-            "called on a question in which no subquery is released separately",
+            "called on a question without a separately released subquery",
             fix=self._separate_steps_fix,
         )
 

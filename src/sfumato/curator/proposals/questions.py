@@ -591,8 +591,8 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         """Propose to count, at one price, the units beyond each limit and the cells beyond each bound. Free."""
         return self._clipping.propose_clipped(self._context, self)
 
-    _clipping = property(lambda _: import_module("sfumato.curator.proposals.clipped_counts"))  # made of questions
-    cached_caveats = cached_property(lambda _: dict[str, Any]())  # by bounding strategies (``clipped_counts``)
+    _clipping = property(lambda _: import_module("sfumato.curator.proposals.limit_proposals"))  # made of questions
+    cached_caveats = cached_property(lambda _: dict[str, Any]())  # by bounding strategies (``limit_proposals``)
 
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""

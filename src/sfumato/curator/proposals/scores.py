@@ -286,7 +286,10 @@ class ScoreProposal(RehearseAlias, StoredProposal):
             if price.is_satisfied_by(draw.batch.curve):
                 return draw
         raise InvalidParameter(
-            "price", str(price), "high enough for the two numbers of a score", fix="give a larger epsilon or rho"
+            "price",
+            str(price),
+            "higher, because it is too low for the two numbers of a score",
+            fix="give a larger epsilon or rho",
         )
 
     def _prepare_strategy(self, price: Price, amount: Fraction) -> ScoreRelease:

@@ -52,7 +52,7 @@ from sfumato.publish.marginals.attributes import (
     coded_attribute,
     measurable_column_names,
 )
-from sfumato.publish.synthesis.implications import Zeros, require_possible_rows, zeros_from_policy
+from sfumato.publish.synthesis.candidates import Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, build_answer
@@ -160,7 +160,7 @@ def _with_enumerated_values(name: str, domain: Domain) -> Domain:
         if high - low < _MAX_INTEGERS:
             return Domain(Type.INTEGER, values=tuple(range(low, high + 1)), nullable=domain.nullable)
     rule = (
-        f'"{name}" has no values or bins to count by: a computed column needs listed values, a short range of whole '
+        f'"{name}" cannot be counted by values or bins: a computed column needs listed values, a short range of whole '
         "numbers, or booleans"
     )
     fix = f"write CASE WHEN … THEN 'low' ELSE 'high' END AS {name}, or select a column that has bins"
@@ -216,10 +216,13 @@ def refuse_unevaluable_conditions(
             _require_evaluable_condition(table, (*attributes, *implied_attributes), domains, condition)
         except Unsupported as refusal:
             if refusal.code != _UNKNOWN_COLUMN:
-                rule = f"the policy's impossible condition {condition[:200]} cannot be evaluated on synthetic rows"
-                fix = "write it with fewer columns or coarser bins, or remove it from the policy"
                 cause = refusal.rule.removesuffix(f" [{refusal.code}]")
-                raise Unsupported(refusal.code, f"{rule}: {cause}", fix=fix) from None
+                if refusal.code == "too-many-cells":
+                    cause = "its columns have too many combinations of values"
+                rule = f"synthetic rows cannot be checked against the impossible condition {condition[:200]}: {cause}"
+                fix = "write the condition with fewer columns or coarser bins, or remove it from the policy"
+                place = f"impossible in the policy of table {table}"
+                raise Unsupported(refusal.code, rule, place=place, fix=fix) from None
 
 
 def face_with_condition(
@@ -334,11 +337,10 @@ def require_all_coded(table: Table, exempt_columns: Collection[str] = ()) -> Non
     if missing:
         more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
         suggestions = "; ".join(_coding_suggestion(table, name) for name in missing[:_MAX_NAMES])
-        has = "have" if len(missing) > 1 else "has"
         raise Unsupported(
             "uncoded-column",
-            f"{', '.join(map(repr, missing[:_MAX_NAMES]))}{more} of '{table.name}' {has} no values or bins to count "
-            f"by: {CELLS_RULE}",
+            f"{', '.join(map(repr, missing[:_MAX_NAMES]))}{more} of '{table.name}' cannot be counted by "
+            f"values or bins: {CELLS_RULE}",
             fix=f"in the policy, add {suggestions}{more}; or leave {'them' if len(missing) > 1 else 'it'} out by "
             "naming the others in columns",
         )

@@ -7,7 +7,6 @@ step of its own: a complete release that is charged before it reads (``publish.s
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -26,16 +25,20 @@ from sfumato.curator.proposals.selected_columns import (
     refuse_unevaluable_conditions,
     zeros_with_condition,
 )
-from sfumato.curator.proposals.synthesis_columns import (
+from sfumato.curator.proposals.synthesis_series import (
     ModelColumns,
     SelectedCells,
     SynthesisOptions,
+    SynthesisStepRunner,
+    amount_to_hold,
     code_select,
     code_table,
+    parse_memory,
     refuse_too_many_cells,
+    run_steps,
+    step_phase_text,
 )
-from sfumato.curator.proposals.synthesis_series import SynthesisStepRunner, amount_to_hold, run_steps, step_phase_text
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.tab_releases import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.mechanisms.additive import MAX_STEPS
@@ -62,11 +65,13 @@ from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import BARE, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, price_in_currency, round_amount_down
-from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step, counted_sets
-from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
-from sfumato.publish.synthesis.implications import (
+from sfumato.publish.synthesis.candidates import (
+    BYTES_PER_CELL,
+    Outcome,
     Pairs,
+    Step,
     Zeros,
+    counted_sets,
     decided_cells,
     deciding_cells,
     deciding_pairs,
@@ -76,6 +81,7 @@ from sfumato.publish.synthesis.implications import (
     zeros_from_policy,
     zeros_of_pair,
 )
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
 from sfumato.publish.synthesis.methods import aim, first_sets_and_amount, independent, mst, mwem
 from sfumato.publish.synthesis.private_cells import (
     CELLS_SHARE,
@@ -103,8 +109,6 @@ _METHOD_STEPS: dict[str, Callable[[SynthesisState], StepGenerator]] = {
 }
 _MAX_BITS, _MIN_BITS = 10, 4
 _PREVIEW_ROWS = 10_000
-_MEMORY_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_MEMORY_PATTERN = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_MEMORY_UNITS)})\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -627,7 +631,9 @@ def _target_index(
 def _require_valid_options(spec: SynthesisOptions) -> None:
     if spec.one_row_per not in (None, "unit") or (spec.one_row_per is None) != (spec.order is None):
         fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
-        rule = '"unit" if an order is given, and left out if not'
+        rule = "left out, because no order is given"
+        if spec.order is not None:
+            rule = 'given as "unit", because an order is given'
         raise InvalidParameter("one_row_per", spec.one_row_per, rule, fix=fix)
     if spec.method not in METHODS:
         raise InvalidParameter("method", spec.method, f"one of {', '.join(METHODS)}")
@@ -688,13 +694,3 @@ def _refuse_unmodellable_pairs(
     rule = f"the model is too small to hold both {first_name} and {second_name}, one of which determines the other"
     fix = f'allow more memory, such as memory="4 GiB", or leave {second_name} out with columns='
     raise Unsupported("too-many-cells", rule, fix=fix)
-
-
-def parse_memory(memory: object) -> int:
-    """Parse an amount of memory: bytes, or a text such as 1 GiB."""
-    if type(memory) is int and memory > 0:
-        return memory
-    match = _MEMORY_PATTERN.fullmatch(memory) if isinstance(memory, str) else None
-    if match is not None:
-        return max(1, math.floor(exact(match[1], "memory", POSITIVE) * _MEMORY_UNITS[match[2].lower()]))
-    raise InvalidParameter("memory", memory, 'an amount such as "1 GiB" or "500 MB"')

@@ -17,8 +17,8 @@ from sfumato.curator.context import Context
 from sfumato.curator.policy_account import explain_period_charges
 from sfumato.curator.previews.explaining import Explanation, PlanStep
 from sfumato.curator.previews.previewing import preview_release
-from sfumato.curator.proposals.auction_outcomes import AuctionOutcome
 from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.stored_answers import AuctionOutcome
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.aggregates.measures import Count

@@ -21,7 +21,7 @@ from sfumato.curator.previews.error_forecasts import Forecast
 from sfumato.curator.previews.explaining import Explanation, PlanStep, offered_delta_notes
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.workload_answers import Answers, WorkloadForecast
+from sfumato.curator.proposals.stored_answers import Answers, WorkloadForecast
 from sfumato.errors import InvalidParameter, Unsupported, shorten
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Gaussian

@@ -260,10 +260,10 @@ def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -
     ((oid, schema, relation_name, kind, row_security, persistence, readable),) = rows
     if kind not in (_READABLE_KINDS if locked else (*_READABLE_KINDS, _MATERIALIZED_VIEW)) or persistence == "t":
         raise InvalidPolicy(
-            "a source must be a table, a partitioned table or a view",
+            "a source must be a table, a partitioned table or a view: a foreign or temporary table, or a materialized "
+            "view, may change between two reads",
             place=policy_path,
-            fix="a foreign or temporary table, or a materialized view, may change between two reads: copy its rows "
-            "into a table, or name the table that it reads",
+            fix="copy its rows into a table, or name the table that it reads",
         )
     if row_security:
         raise InvalidPolicy(

@@ -120,7 +120,7 @@ class PeriodAccounts(Account):
         """Refuse: a tab holds an amount in one account."""
         raise Unsupported(
             "period-tab",
-            f"a series of releases needs a single account, but here every {self.per} has its own",
+            f"a series of releases is charged to one account, but here every {self.per} has its own",
             place=f"account {self.name!r}",
             fix=f'run single queries, or write a new policy with one account: leave out per = "{self.per}"',
         )

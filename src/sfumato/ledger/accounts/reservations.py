@@ -261,7 +261,7 @@ def append_amendment(
     same_reserve = old.reserve * delta / old.delta if old.delta else delta
     reserve = same_reserve if change.reserve is None else exact(change.reserve, "reserve")
     if reserve != same_reserve and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
-        rule = "the same share of δ as before, because the privacy proof of earlier answers depends on it"
+        rule = "the same share of δ as before, because the guarantee of earlier answers depends on it"
         raise InvalidParameter("reserve", reserve, rule, fix="leave out reserve")
     budget = amended_budget(old, old.epsilon if change.epsilon is None else change.epsilon, delta, reserve, spent)
     if (budget.order is None) is not (old.order is None):
@@ -292,8 +292,8 @@ def amended_budget(old: Budget, epsilon: Number, delta: Fraction, reserve: Fract
     raise InvalidParameter(
         "budget",
         format_guarantee(promise.epsilon, promise.delta),
-        "large enough for what is already spent and held: " + spent.words,
-        fix="choose a larger ε or δ: answers cannot be taken back",
+        "at least what is already spent and held: " + spent.words,
+        fix="choose a larger ε or δ: what was spent cannot be returned",
     )
 
 

@@ -198,7 +198,9 @@ def _is_mark(mark: object) -> bool:
 
 def _unreadable_anchor_error(path: Path) -> LedgerUnavailable:
     return LedgerUnavailable(
-        "the anchor cannot be read", place=str(path), fix="restore the anchor, or remove this file"
+        "the anchor, a record of the ledger's newest lines that shows whether some were lost, cannot be read",
+        place=str(path),
+        fix="restore this file; remove it only if you are sure that the ledger has all its lines",
     )
 
 
@@ -552,9 +554,9 @@ def _read_process_anchor(path: Path) -> ProcessAnchor | None:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
     except UNREADABLE as error:
         raise LedgerUnavailable(
-            "the anchor file of another process cannot be read, and the lines that it records would be forgotten",
+            "the anchor of another process, a record of the ledger's lines that it wrote, cannot be read",
             place=str(path),
-            fix="make it readable for this user; remove it only if you are sure that the ledger has these lines",
+            fix="make this file readable for this user; remove it only if you are sure that the ledger has these lines",
         ) from error
 
 

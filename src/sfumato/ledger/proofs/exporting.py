@@ -274,7 +274,7 @@ def _lock_export(export: int, path: Path) -> None:
         raise LedgerUnavailable(
             "another process is copying this export",
             place=str(path),
-            fix="wait until that process has ended; if it completes the copy, use the new ledger",
+            fix="wait until that process has ended; if it has succeeded, use the ledger that it wrote",
         ) from None
     except OSError:
         return

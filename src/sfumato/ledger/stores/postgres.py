@@ -500,10 +500,10 @@ class PostgresBodies:
         self._store.run(insert, (digest, content), writing=True)
         if self.read(digest) is None:
             raise LedgerUnavailable(
-                "a large answer could not be stored: the database holds different content under its hash",
+                "a large answer could not be stored: the database already holds different content under its hash, "
+                "which means that somebody has changed it",
                 place=self._store.place,
-                fix="somebody has changed the ledger's database: ask its administrator to look into it and remove "
-                "that content",
+                fix="ask the administrator of the database to find the cause, and to remove that content",
             )
         return digest
 

@@ -154,9 +154,8 @@ class CellRows(PlanReading[CountedCells]):
         Marginals(self.bounded, self.cells, ((),))  # the same rows may be read, under the same conditions
         self._require_sets()
         if max(self.sizes) > MAX_COLUMN_CELLS:
-            raise InvalidParameter(
-                "cells", max(self.sizes), f"a list with at most {MAX_COLUMN_CELLS:,} cells per column"
-            )
+            got = ValueWords(f"a column with {max(self.sizes):,} cells")
+            raise InvalidParameter("cells", got, f"a list with at most {MAX_COLUMN_CELLS:,} cells per column")
 
     def _require_sets(self) -> None:
         count = len(self.cells)
@@ -241,7 +240,7 @@ class CellCounts:
     def __post_init__(self) -> None:
         if self.columns not in self.reading.distinct_sets:
             counted = sorted(self.reading.distinct_sets)
-            rule = f"one of the sets of columns that its CellRows reading counts, such as {counted[-1]}"
+            rule = f"one of the sets of columns that the reading counts, such as {counted[-1]}"
             raise InvalidParameter("columns", self.columns, rule)
 
     @property
@@ -335,12 +334,14 @@ class ColumnSetDistances:
             raise InvalidParameter(
                 "views",
                 ValueWords(given),
-                "a non-empty list, with as many entries as each of predicted, weights and penalties",
-                fix="give one prediction, one weight and one penalty for each view",
+                "a non-empty list, with one prediction, one weight and one penalty for each view",
+                fix="give predicted, weights and penalties as many entries as views",
             )
         if [view.size for view in self.views] != [values.size for values in self.predicted]:
             raise InvalidParameter(
-                "predicted", len(self.predicted), "a list with one array for each view, of the same length as the view"
+                "predicted",
+                ValueWords("arrays of other lengths"),
+                "a list with one array for each view, of the same length as the view",
             )
         wrong_types = [values.dtype for values in self.predicted if values.dtype != np.int64]
         if wrong_types:

@@ -120,7 +120,7 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
             raise InvalidParameter(
                 "sets",
                 ValueWords(f"{self.cell_count:,} cells"),
-                f"small enough to have at most {MAX_CELLS:,} cells in total",
+                f"sets that have at most {MAX_CELLS:,} cells in total",
                 fix="leave out the sets with the most cells, or merge cells of a key",
             )
         if self.bounded.strategy not in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE):
@@ -329,7 +329,9 @@ class CountDistances:
     def __post_init__(self) -> None:
         if not self.views or [view.size for view in self.views] != [values.size for values in self.predicted]:
             raise InvalidParameter(
-                "predicted", len(self.predicted), "a list with one array for each view, of the same length as the view"
+                "predicted",
+                ValueWords("arrays of other lengths"),
+                "a list with one array for each view, of the same length as the view",
             )
         if any(view.reading != self.views[0].reading for view in self.views):
             raise InvalidParameter("views", ValueWords("views of different readings"), "a list of views of one reading")

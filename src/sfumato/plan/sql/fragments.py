@@ -192,6 +192,6 @@ def _coded_column(table: Table, qualifier: str | None, name: str) -> Expression:
         raise Unsupported("unknown-column", rule, fix=fix_for_unknown_name(name, table.columns))
     column = columns_by_name[name.lower()]
     if not table.is_coded(column):
-        rule = f'"{column}" has no values or bins to count by: {CELLS_RULE}'
+        rule = f'"{column}" cannot be counted by values or bins: {CELLS_RULE}'
         raise Unsupported("uncoded-column", rule, fix=f"add values or bins to {table.name}.{column} in the policy")
     return Column(Field(0, table.name, column), table.columns[column])

@@ -57,11 +57,11 @@ def evaluate_group_key(
     )  # a decided column: undecided cells may have any value
     if bool(uncertain.any()) and not is_decided:
         reason = (
-            "a bin has rows in several groups"
+            "one bin has values of several groups"
             if isinstance(key, Column)
             else "the expression differs between rows of one bin"
         )
-        rule = f"a synopsis can group only by what is the same for all rows of a bin, and here {reason}"
+        rule = f"a synopsis can group only by expressions that are the same for all rows of a bin, and here {reason}"
         raise Unsupported(
             "cut-key",
             rule,
@@ -195,7 +195,8 @@ def _undecided_cells(keys: Sequence[GroupKeyCells], joined_keys: Sequence[GroupK
     open_keys = [key for key in keys if key.undecided is not None]
     if open_keys and (len(open_keys) > 1 or list(joined_keys) != open_keys):
         rule = (
-            "a column that another column determines cannot be a key together with a key computed from the same columns"
+            "a synopsis cannot group both by a column that another column determines and by an expression of these "
+            "columns"
         )
         raise Unsupported(
             "cut-key", rule, fix="count each value in a separate column: COUNT(*) FILTER (WHERE region = 'north')"

@@ -36,7 +36,7 @@ class FitManifest:
     def __post_init__(self) -> None:
         codec.check_simple_fields(self)
         if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
-            raise InvalidParameter("members", self.members, f"the hash of {MANIFEST}")
+            raise sealed_files.unfit_members_error(self.members, [MANIFEST])
         for name, kind in (("fit", MwemFit), ("receipt", Receipt)):
             if not isinstance(getattr(self, name), kind):
                 given = ValueWords(f"an object of type {type(getattr(self, name)).__name__}")

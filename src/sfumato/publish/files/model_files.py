@@ -19,7 +19,13 @@ from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.privacy import codec
 from sfumato.publish.files import sealed_files
-from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged_file_error
+from sfumato.publish.files.sealed_files import (
+    MANIFEST,
+    FileKind,
+    NumberMember,
+    damaged_file_error,
+    unfit_members_error,
+)
 from sfumato.publish.files.synopsis_files import public_receipt
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import JunctionTree
@@ -66,7 +72,7 @@ class ModelManifest:
         if not isinstance(self.steps, (tuple, list)) or not all(isinstance(step, Charged) for step in self.steps):
             raise InvalidParameter("steps", self.steps, "a list of charges of the ledger, in the order of payment")
         if set(self.members) != {MANIFEST, POTENTIALS} or not all(isinstance(v, str) for v in self.members.values()):
-            raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {POTENTIALS}")
+            raise unfit_members_error(self.members, [MANIFEST, POTENTIALS])
         object.__setattr__(self, "members", dict(self.members))
         object.__setattr__(self, "steps", tuple(self.steps))
         for name in ("potentials", "cliques"):
@@ -89,9 +95,8 @@ class ModelManifest:
         is_valid &= len(seen) == len(self.released.attributes)
         is_valid &= all(any(set(potential) <= clique for clique in cliques) for potential in self.potentials)
         if not is_valid:
-            raise InvalidParameter(
-                "cliques", self.cliques[:3], "the cliques of a junction tree, one of which contains each potential"
-            )
+            rule = "the cliques of a junction tree, with every potential within one of them"
+            raise InvalidParameter("cliques", self.cliques[:3], rule, fix="load the file with sf.synopsis(path)")
 
     @property
     def tree(self) -> JunctionTree:

@@ -16,7 +16,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter, SynopsisDamaged
+from sfumato.errors import InvalidParameter, SynopsisDamaged, ValueWords
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import MALFORMED_INPUT
@@ -176,6 +176,18 @@ def member_hashes(other_members: Mapping[str, bytes] | None = None) -> dict[str,
     return {**{name: sha256_hex(content) for name, content in (other_members or {}).items()}, MANIFEST: ""}
 
 
+def unfit_members_error(members: object, names: Sequence[str]) -> InvalidParameter:
+    """Return the refusal of hashes that are not exactly those of the members with these names."""
+    got = f"the keys {list(members)!r}" if isinstance(members, Mapping) else "no mapping"
+    if isinstance(members, Mapping) and set(members) == set(names):
+        got = "a hash that is not text"
+    rule = f"a mapping with the hash, as text, of exactly these members: {', '.join(names)}"
+    return InvalidParameter("members", ValueWords(got[:200]), rule, fix=_LOAD)
+
+
+_LOAD = "load the file with sf.synopsis(path), or sf.form(path) for a survey form"
+
+
 @dataclass(frozen=True)
 class FileKind:
     """A kind of file: its name, its newest format, and the member beside the manifest."""
@@ -192,7 +204,7 @@ class FileKind:
         names = [MANIFEST] if self.data_member is None else [MANIFEST, self.data_member]
         if list(members) != names or build_zip(members) != content:
             raise damaged_file_error(
-                file_name, f"its bytes are not those of the zip file that was written with {' and '.join(names)}"
+                file_name, f"it does not consist of exactly {' and '.join(names)}, as they were written"
             )
         parsed = self._parse_manifest(manifest, members[MANIFEST], file_name)
         other = members.get(self.data_member or "", b"")

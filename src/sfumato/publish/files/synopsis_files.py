@@ -21,7 +21,13 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
 from sfumato.publish.files import sealed_files
-from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged_file_error
+from sfumato.publish.files.sealed_files import (
+    MANIFEST,
+    FileKind,
+    NumberMember,
+    damaged_file_error,
+    unfit_members_error,
+)
 from sfumato.publish.marginals.attributes import PublicTableFacts
 from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers, measured_shapes
 from sfumato.publish.marginals.planning import NoisePlan
@@ -74,7 +80,7 @@ class SynopsisManifest:
         if set(self.members) != {MANIFEST, BLOCKS} or not all(
             isinstance(digest, str) for digest in self.members.values()
         ):
-            raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {BLOCKS}")
+            raise unfit_members_error(self.members, [MANIFEST, BLOCKS])
         object.__setattr__(self, "members", dict(self.members))
 
 

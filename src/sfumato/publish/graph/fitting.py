@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.array_types import Floats
-from sfumato.errors import InvalidParameter
-from sfumato.publish.graph.calibrating import PropagationSchedule
-from sfumato.publish.graph.models import GraphicalModel, Potential
+from sfumato.errors import InvalidParameter, ValueWords
+from sfumato.publish.graph.models import GraphicalModel, Potential, PropagationSchedule
 from sfumato.publish.graph.trees import (
     AttributeSet,
     JunctionTree,
@@ -107,7 +106,9 @@ def _combined_observations(
         attribute_set = parse_attribute_indices(tuple(observation.attribute_set), len(sizes), "attribute_set")
         if values.shape != table_shape(attribute_set, sizes) or not np.isfinite(values).all():
             raise InvalidParameter(
-                "values", values.shape, f"finite numbers in an array of shape {table_shape(attribute_set, sizes)}"
+                "values",
+                ValueWords(f"an array of shape {values.shape}, or one with other numbers"),
+                f"finite numbers in an array of shape {table_shape(attribute_set, sizes)}",
             )
         if not 0 < observation.deviation < math.inf:
             raise InvalidParameter("deviation", observation.deviation, "a number above 0")
@@ -149,7 +150,9 @@ def _starting_logs(
         cells = np.asarray(impossible, bool)
         if cells.shape != table_shape(checked_zero_indices, sizes):
             raise InvalidParameter(
-                "zeros", cells.shape, f"an array of shape {table_shape(checked_zero_indices, sizes)}"
+                "zeros",
+                ValueWords(f"an array of shape {cells.shape}"),
+                f"an array of shape {table_shape(checked_zero_indices, sizes)}",
             )
         ordered_indices = canonical_order(checked_zero_indices, sizes)
         logs[ordered_indices] = logs.get(ordered_indices, 0.0) + transpose_to(

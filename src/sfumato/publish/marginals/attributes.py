@@ -252,7 +252,7 @@ def _checked_labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[t
         raise InvalidParameter("labels", labels, 'a list with one list of names per level, such as [["young", "old"]]')
     checked_labels = tuple(tuple(names) for names in labels)
     if checked_labels and len(checked_labels) != len(levels):
-        rule = f"{len(levels)} lists of names, one for each level"
+        rule = f"a list of length {len(levels)}, with a list of names for each level"
         raise InvalidParameter(
             "labels", ValueWords(f"{len(checked_labels)} list" + "s" * (len(checked_labels) > 1)), rule
         )
@@ -260,7 +260,9 @@ def _checked_labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[t
         are_texts = all(type(name) is str and name for name in names)
         if names and (not are_texts or len(set(names)) != len(names) or len(names) <= max(level[:-1], default=0)):
             raise InvalidParameter(
-                "labels", names, "a list with a different name for each group of its level, except for the last group"
+                "labels",
+                names,
+                "a list of different names, one for each group of the level but the last, which holds missing values",
             )
     return checked_labels
 
@@ -318,7 +320,7 @@ def _code_column(
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)
     declared_name = column_names[name.lower()]
     if not table.is_coded(declared_name):
-        rule = f'"{declared_name}" has no values or bins to count by: {CELLS_RULE}'
+        rule = f'"{declared_name}" cannot be counted by values or bins: {CELLS_RULE}'
         raise Unsupported(
             "uncoded-column", rule, fix=f"add values or bins to {table.name}.{declared_name} in the policy"
         )

@@ -36,7 +36,7 @@ their number is no share that was fixed beforehand: a chooser that stops when a 
 measured together has ``_MEASURED`` of β. The rest is shared evenly by the lower and the upper bound of each of the
 2^d − 1 smaller sets, and by the (3^d − 2·2^d + 1)/2 pairs of them that have all d attributes together: each attribute
 is in the first, the second or both, less the choices where one is the whole. Each half-width holds for all rounds at
-once (``half_widths``), and a union bound over all of them needs nothing else.
+once (``estimating``), and a union bound over all of them needs nothing else.
 
 *What is printed.* Let every bound of a nonnegative total be laid around its estimate moved to 0 or above, so an upper
 end is max(v, 0) + w; and where the best lower end is nearer than w below the best upper end, or above it, with w the
@@ -64,9 +64,9 @@ from sfumato.array_types import Floats
 from sfumato.publish.marginals.attributes import Attribute, Attributes
 from sfumato.publish.marginals.blocks import AttributeSet, Block, marginal_from_blocks
 from sfumato.publish.marginals.chains import reshape_along
-from sfumato.publish.marginals.estimating import BlockEstimates
-from sfumato.publish.marginals.half_widths import (
+from sfumato.publish.marginals.estimating import (
     MIN_STEPS,
+    BlockEstimates,
     adaptive_half_width,
     adaptive_laplace_width,
     coarse_gaussian_half_width,

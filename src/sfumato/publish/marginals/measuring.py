@@ -32,8 +32,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import BARE, Attribute, Attributes, PublicTableFacts
 from sfumato.publish.marginals.blocks import AttributeSet, Block, scaled_residual, sum_marginal_to
-from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal
-from sfumato.publish.marginals.half_widths import gaussian_half_width
+from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal, gaussian_half_width
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, purchase_terms
@@ -367,8 +366,8 @@ class MarginalsRelease:
     def __post_init__(self) -> None:
         (scaled,) = self.reading.bounded.measures
         if self.plan.max_weight != scaled.add_remove_sensitivity.total or self.plan.unit_value != scaled.unit_value:
-            rows = ValueWords(f"a plan for {float(self.plan.rows):g} rows per unit")
-            raise InvalidParameter("plan", rows, "a plan for as many rows per unit as are counted")
+            got = ValueWords(f"rows = {float(self.plan.rows):g}")
+            raise InvalidParameter("plan", got, "a plan whose rows are the rows counted per unit")
         numbers = sum(map(math.prod, measured_shapes(self.plan)))
         if numbers > MAX_NUMBERS:
             raise Unsupported(

@@ -22,7 +22,7 @@ the climb ends when they are within 1e-6.
 sum Σ w_A s_A·2b_A² is least for b_A ∝ (w_A s_A)^−1/3, the worst for b_A ∝ w_A^−1/2 (both by Lagrange).
 
 *The grid.* y_B = g·M_B·m_B has noise of g·s_B·σ_B steps. g is the least whole number with at least 4096 of them, where
-``half_widths`` holds; deviations are then rounded up to 2^−20 of a step, so what is charged is never above the price.
+``estimating`` holds; deviations are then rounded up to 2^−20 of a step, so what is charged is never above the price.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from sfumato.publish.marginals.blocks import (
     squared_norms_by_block,
 )
 from sfumato.publish.marginals.chains import CellHierarchy
-from sfumato.publish.marginals.half_widths import MIN_STEPS
+from sfumato.publish.marginals.estimating import MIN_STEPS
 from sfumato.quick_dataclass import dataclass
 
 OBJECTIVES = ("total", "worst")
@@ -123,8 +123,8 @@ class MarginalWorkload:
             if cells > MAX_CELLS:
                 raise InvalidParameter(
                     "sets",
-                    attribute_set,
-                    f"marginals of at most {MAX_CELLS:,} cells each, and the refused one has {cells:,}",
+                    ValueWords(f"{attribute_set}, which has {cells:,} cells"),
+                    f"marginals of at most {MAX_CELLS:,} cells each",
                     fix="name fewer columns, or use coarser bins",
                 )
         for attribute_index in parse_attribute_indices(self.ranges, attributes):
@@ -210,12 +210,11 @@ class NoisePlan:
                 got = ValueWords(f"the same {noun} twice")
                 raise InvalidParameter(f"{noun}s", got, f"a list of different {noun}s")
         if block_keys and marginal_sets:
-            raise InvalidParameter("blocks", len(block_keys), "left out, because marginals are given")
+            fix = "leave out either blocks or marginals"
+            raise InvalidParameter("blocks", len(block_keys), "left out, because marginals are given", fix=fix)
         if not block_keys and not marginal_sets:
-            fix = "give planned blocks, or planned marginals"
-            raise InvalidParameter(
-                "blocks", self.blocks, "a list of at least one block, as no marginals are given", fix=fix
-            )
+            rule = "a list of at least one block, because no marginals are given"
+            raise InvalidParameter("blocks", self.blocks, rule, fix="give at least one block or one marginal")
 
     @property
     def max_weight(self) -> Fraction:
@@ -359,7 +358,7 @@ def plan_gaussian(
     if plan.clipping_count < LARGEST_COUNT:
         rule = f"coarse enough that counts of {LARGEST_COUNT:,} rows fit into 64 bits"
         finest = finest_unit_value(workload, attributes)
-        fix = f"ask for marginals with fewer cells, or count weights in steps of {finest}"
+        fix = f"set unit_value to {finest} or more, or ask for marginals with fewer cells"
         raise InvalidParameter("unit_value", unit_value, rule, fix=fix)
     return plan
 

@@ -253,8 +253,9 @@ def _quantile_selection(epsilon: Fraction, ranks: RanksOfCells, probabilities: S
     """Return a selection of quantiles for this ε, or for the largest that is drawn exactly."""
     rows = ranks.rows_per_unit
     if epsilon < _MIN_CHOICE_EPSILON * rows:
-        rule = "high enough for bins chosen with at least ε = 1e-9 for each row of a unit"
-        raise InvalidParameter("price", float(epsilon), rule, fix="raise the price, or declare bins in the policy")
+        rule = f"higher, because choosing bins takes at least ε = {float(_MIN_CHOICE_EPSILON * rows):.3g}"
+        got = ValueWords(f"a price that leaves ε = {float(epsilon):.3g} for this choice")
+        raise InvalidParameter("price", got, rule, fix="raise the price, or declare bins in the policy")
     return Quantiles(probabilities, min(epsilon, _MAX_CHOICE_EPSILON), ranks.ends, rows, ranks.neighbours)
 
 

@@ -40,9 +40,15 @@ from sfumato.publish.graph.trees import GrowingModelSize, predicted_bytes, predi
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
 from sfumato.publish.synthesis.candidates import cell_counts, subset_index_arrays
-from sfumato.publish.synthesis.compared_sets import ROUNDS_PER_PART, comparison_factor, max_compared
 from sfumato.publish.synthesis.methods import FOR_TARGET, expected_rounds
-from sfumato.publish.synthesis.state import STEPS_PER_ROUND, SynthesisSetting, mean_absolute_noise
+from sfumato.publish.synthesis.state import (
+    ROUNDS_PER_PART,
+    STEPS_PER_ROUND,
+    SynthesisSetting,
+    comparison_factor,
+    max_compared,
+    mean_absolute_noise,
+)
 from sfumato.quick_dataclass import dataclass
 
 _NOISE_SHARE = 0.1

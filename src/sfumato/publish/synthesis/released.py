@@ -145,7 +145,9 @@ class ReleasedSynthesis:
             raise InvalidParameter("total", self.total, "a finite number of rows above 0")
         if len(self.rounds) != max(0, len(self.marginals) - 1):
             raise InvalidParameter(
-                "rounds", len(self.rounds), "a list with one round for each marginal after the number of rows"
+                "rounds",
+                len(self.rounds),
+                "a list with one round for each marginal but the first, which is the number of rows",
             )
         for marginal in self.marginals:
             cells = math.prod(

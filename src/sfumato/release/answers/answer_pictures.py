@@ -71,11 +71,13 @@ def parse_buckets(buckets: Any, keys: Sequence[str]) -> tuple[BucketKey, ...]:
         ends = codec.parse_float(low, "buckets"), codec.parse_float(high, "buckets")
         is_range = ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])
         if name not in keys:
-            raise InvalidParameter("buckets", buckets, "a list of key columns of the answer with their ends and number")
+            raise InvalidParameter("buckets", buckets, "a list of tuples (group key, low, high, number of buckets)")
         if not is_range:
-            raise InvalidParameter("buckets", buckets, "a list of columns, each with a low end below its high end")
+            raise InvalidParameter(
+                "buckets", buckets, "a list of tuples (group key, low, high, number of buckets) with low < high"
+            )
         if type(count) is not int or not 1 <= count <= MAX_BUCKETS:
-            rule = f"a list of columns, each with its ends and a number of buckets from 1 to {MAX_BUCKETS:,}"
+            rule = f"a list of tuples (group key, low, high, number of buckets) with 1 to {MAX_BUCKETS:,} buckets"
             raise InvalidParameter("buckets", buckets, rule)
         parsed.append((name, *ends, count))
     return tuple(parsed)

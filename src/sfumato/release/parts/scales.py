@@ -87,7 +87,9 @@ class GroupKeys:
         object.__setattr__(self, "codes", tuple(map(tuple, self.codes)))
         if self.codes and len(self.codes) != len(self.columns):
             raise InvalidParameter(
-                "codes", ValueWords(f"{len(self.codes)} columns"), "one list of codes for each column"
+                "codes",
+                ValueWords(f"{len(self.codes)} lists"),
+                f"a list with a list of codes for each of the {len(self.columns)} columns",
             )
 
     @classmethod

@@ -20,7 +20,6 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import format_exact
 from sfumato.server.approvals import ShareTerms
 from sfumato.server.gateway import Gateway
-from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, server_origin
 from sfumato.server.pages.page_contexts import (
     ActRow,
     LedgerPage,
@@ -30,7 +29,15 @@ from sfumato.server.pages.page_contexts import (
     RequestsPage,
     TokenRow,
 )
-from sfumato.server.pages.rendering import page_path, refusal_message, render_page
+from sfumato.server.pages.rendering import (
+    SentForm,
+    authenticate_visitor,
+    authenticated_form,
+    page_path,
+    refusal_message,
+    render_page,
+    server_origin,
+)
 from sfumato.server.people.people_file import LINK_MINUTES
 from sfumato.server.people.users import Caller, Role, Token
 from sfumato.server.requests.calls import JSON, MAX_DIGITS, query_integer, request_gateway, run_in_thread
@@ -93,7 +100,7 @@ def _create_token(gateway: Gateway, caller: Caller, form: SentForm) -> tuple[str
 
 def _parse_number(text_value: str, name: str) -> int:
     if not (text_value.isascii() and text_value.isdecimal() and len(text_value) <= 6):
-        raise InvalidParameter(name, text_value, "a whole number of at most 6 digits (0–9)")
+        raise InvalidParameter(name, text_value, "a whole number of at most 6 digits, such as 30")
     return int(text_value)
 
 
@@ -228,7 +235,7 @@ def _share_terms(form: SentForm) -> ShareTerms:
 
 def _parse_request_number(text: str, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
-        raise InvalidParameter(name, text, f"a whole number of at most {MAX_DIGITS} digits (0–9)")
+        raise InvalidParameter(name, text, f"a whole number of at most {MAX_DIGITS} digits, such as 30")
     return int(text)
 
 

@@ -36,8 +36,7 @@ from sfumato.privacy.amounts import exact_amount, round_down_if_long
 from sfumato.privacy.numbers import POSITIVE, Number, amount_from_units, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.database import PeopleDatabase, people_file_path
-from sfumato.server.people.scram import ScramVerifier
-from sfumato.server.people.users import Act, BrowserSession, Caller, Credentials, Role, Token, User
+from sfumato.server.people.users import Act, BrowserSession, Caller, Credentials, Role, ScramVerifier, Token, User
 
 PREFIX = "sfu_"
 """The prefix of every token, by which secret scanners recognize one."""
@@ -427,7 +426,7 @@ def _require_url_safe(name: str) -> None:
         raise InvalidParameter(
             "user",
             name,
-            "a name without slashes that is not only dots, because it is part of web addresses",
+            "a name that fits into a web address: without slashes, and not only dots",
             fix="write a name such as ana",
         )
 
@@ -475,7 +474,7 @@ def open_people_file(ledger: str | os.PathLike[str] | None = None) -> Iterator[P
     path = Path(LEDGER_NAME if ledger is None or is_server_address(ledger) else ledger)
     if not path.exists() and not any(path.parent.glob("*.toml")):
         raise LedgerUnavailable(
-            "users are stored beside the server's ledger, and this folder has no ledger or policy",
+            "users are stored beside the ledger of the server, but this folder has no ledger and no policy",
             place=str(path),
             fix="run this in the folder of the policy, or pass its ledger with --ledger",
         )

@@ -27,7 +27,7 @@ from sfumato.error_facts import shorten
 from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
-from sfumato.server.releases.proposal_cache import ProposalFacts
+from sfumato.server.releases.running_releases import ProposalFacts
 from sfumato.server.requests import responses, specs
 from sfumato.server.requests.responses import FreeReply
 from sfumato.server.requests.specs import (
@@ -116,7 +116,7 @@ class ProposalKind:
         parameters = inspect.signature(getattr(self.proposal_class, _METHODS.get(method, method))).parameters
         for name, value in given_terms.items():
             if name not in parameters:
-                rule = f"left out, because {method!r} of {self.name!r} has no such parameter"
+                rule = f"left out, because the call {method!r} for the kind {self.name!r} does not take it"
                 short_name = name.removesuffix("_")
                 raise InvalidParameter(short_name, value, rule, fix=f"leave out {quote_parameter(short_name)}")
         for parameter in list(parameters.values())[1:]:
@@ -124,7 +124,7 @@ class ProposalKind:
                 raise InvalidParameter(
                     parameter.name,
                     None,
-                    f"given, because {method!r} of {self.name!r} requires it",
+                    f"given, because the call {method!r} for the kind {self.name!r} needs it",
                     fix=f"add {parameter.name} to price in the body",
                 )
         return given_terms

@@ -316,7 +316,9 @@ def _parse_cell(cell: Any, name: str) -> Any:
     except (ValueError, InvalidOperation):
         example = {"date": "2024-01-31", "timestamp": "2024-01-31T23:59:00", "decimal": "12.50"}[cell.type]
         fix = f'for example, send {{"type": "{cell.type}", "value": "{example}"}}'
-        raise InvalidParameter(f"parameters {name}", cell.value, f"a {cell.type} as a string", fix=fix) from None
+        raise InvalidParameter(
+            f"parameters {name}", cell.value, f'a {cell.type} such as "{example}"', fix=fix
+        ) from None
 
 
 def apply_steps(curator: Curator, spec: ViewSpec, depth: int = 1) -> Any:

@@ -83,7 +83,7 @@ def _free_call(request: Request, body: bytes) -> Response:
     caller = authenticate_blocking(request)
     policy, kind = request.path_params["policy"], request.path_params["kind"]
     if kind not in proposals.KINDS:
-        raise NotThere("this kind of proposal")
+        raise NotThere(f"the release kind {kind!r}")
     with authorized_parsing(request, caller):
         require_json(request)
         act, spec, price = proposals.decode_act_spec_and_price(kind, body)

@@ -176,7 +176,8 @@ def literal(sql_type: Type, value: Value) -> Literal:
     try:
         return Literal(value, Domain(sql_type, values=(value,)))
     except InvalidParameter as error:
-        rule = f"a value in a question must be {_rule_of_one_value(sql_type, value) or error.allowed}"
+        allowed = _rule_of_one_value(sql_type, value) or error.allowed.removeprefix("a list in which each value is ")
+        rule = f"a value in a question must be {allowed}"
         raise Unsupported("literal", rule, fix=_LITERAL_FIXES[sql_type is Type.TEXT]) from None
 
 

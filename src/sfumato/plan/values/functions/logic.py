@@ -133,7 +133,11 @@ declare_function("IS FALSE", "a IS [NOT] FALSE", "false, and not NULL")(_truth_t
 )
 def _case(*arguments: Expression) -> TypedCall:
     if len(arguments) < 2:
-        raise Unsupported("arguments", "CASE needs a condition and a value", fix="write CASE WHEN a THEN x ELSE y END")
+        raise Unsupported(
+            "arguments",
+            "CASE needs WHEN with a condition, and THEN with a value",
+            fix="write CASE WHEN a THEN x ELSE y END",
+        )
     otherwise = arguments[-1] if len(arguments) % 2 else null_literal()
     conditions = [require_boolean(condition) for condition in arguments[: len(arguments) // 2 * 2 : 2]]
     values = as_common_type((*arguments[1::2], otherwise))

@@ -1,1 +1,0 @@
-"""Synthetic tables that belong together: parents, their children, and keys that fit."""
