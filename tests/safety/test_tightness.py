@@ -313,7 +313,7 @@ SLIPS = [
     (GROUPED_SUM, Strategy.REWEIGHT, HEAVY),
     (GROUPED, Strategy.CLIP_L1, HEAVY),
     (GROUPED_SUM, Strategy.CLIP_L2, HEAVY),
-    (DISTINCT, Strategy.SAMPLE, '"a" <='),
+    (DISTINCT, Strategy.SAMPLE, "THEN"),
     (GROUPED, Strategy.SAMPLE, '"b" <='),
     (GROUPED_SUM, Strategy.SAMPLE, '"d" <='),
 ]

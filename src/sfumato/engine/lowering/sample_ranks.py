@@ -215,14 +215,25 @@ def number_heavy_units(statement: StagedSelect) -> StagedSelect:
 
 
 def _bear_numbers(select: Select) -> Select:
-    select = replace(select, source=_within(select.source))
+    columns = tuple((name, _by_number_alone(scalar)) for name, scalar in select.columns)
+    select = replace(select, columns=columns, source=_within(select.source))
     if not any(join.relation == _HEAVY_UNITS and join.alias == _ALIAS and not join.outer for join in select.joins):
         return select
-    columns = (
+    columns = tuple(
         (name, Reference("q", _ALIAS) if scalar == Reference("u", select.alias) else scalar)
         for name, scalar in select.columns
     )
-    return replace(select, columns=tuple(columns))
+    return replace(select, columns=columns)
+
+
+_SEED_AND_UNIT = Reference(SEED_COLUMNS[0]), Reference("u")
+
+
+def _by_number_alone(scalar: Scalar) -> Scalar:
+    """Partition by the unit without its seed, which an id needs to be compared quickly, and a number does not."""
+    if isinstance(scalar, Rank | WindowTotal) and scalar.partition[:2] == _SEED_AND_UNIT:
+        return replace(scalar, partition=scalar.partition[1:])
+    return scalar
 
 
 def _within(source: Relation | Select) -> Relation | Select:

@@ -155,7 +155,10 @@ class Generator:
         self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: WindowFrame | None = None
     ) -> str:
         by = f"PARTITION BY {', '.join(map(self.scalar, partition))}" if partition else ""
-        ordered = f" ORDER BY {', '.join(map(self._sort_key, order))}" if order else ""
+        first_keys: dict[Scalar, Scalar | Ordered] = {}  # a key that comes again orders nothing
+        for key in order:
+            first_keys.setdefault(key.scalar if isinstance(key, Ordered) else key, key)
+        ordered = f" ORDER BY {', '.join(map(self._sort_key, first_keys.values()))}" if order else ""
         return f" OVER ({by}{ordered}{_FRAMES[frame] if frame else ''})"
 
     def _sort_key(self, key: Scalar | Ordered) -> str:
