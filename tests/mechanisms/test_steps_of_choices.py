@@ -42,7 +42,7 @@ def test_chances_to_keep_a_key_grow_as_fast_as_the_price_allows(epsilon: str, de
 
 @pytest.mark.parametrize("epsilon_and_delta", [(0, "1e-6"), (1, 0), (0, 0)])
 def test_a_threshold_needs_an_epsilon_and_a_delta(epsilon_and_delta: Any) -> None:
-    with pytest.raises(InvalidParameter, match="above 0|> 0"):
+    with pytest.raises(InvalidParameter, match=r"above 0|> 0"):
         sf.KeyThreshold(*epsilon_and_delta, max_groups=3)
     assert sf.KeyThreshold(1, "1e-6", max_groups=3).delta == Fraction(1, 10**6)
 
