@@ -562,8 +562,7 @@ class LedgerUnavailable(SfumatoError):
 
 _RESTORE = (
     "restore a backup; if it lacks the newest lines, run `sfumato ledger acknowledge FILE --reason …`, which adds "
-    "their "
-    "charges to the totals as far as they are known"
+    "their charges to the totals as far as they are known"
 )
 
 
@@ -613,8 +612,7 @@ class LedgerBehind(LedgerUnavailable):
     def __init__(self, number: int) -> None:
         super().__init__(
             f"line {number} of this ledger is missing or was changed: it does not match the anchor, a record of the "
-            "newest "
-            "lines that is kept outside the ledger",
+            "newest lines that is kept outside the ledger",
             place=f"line {number}",
             fix="restore the newest ledger; if it is lost, its owner can run `sfumato ledger acknowledge FILE --reason "
             "…`, "

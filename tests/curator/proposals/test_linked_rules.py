@@ -15,7 +15,7 @@ from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, _colum
 from sfumato.errors import InvalidParameter
 from sfumato.policy.policies import Via
 from sfumato.privacy import Curve
-from sfumato.publish.linked.links import TableLink
+from sfumato.publish.links import TableLink
 from sfumato.publish.synthesis.forecasting import SynthesisForecast
 from sfumato.release.prices import Price
 

@@ -45,7 +45,7 @@ from sfumato.curator.policy_drafts import (
     write_bounds,
     write_draft,
 )
-from sfumato.curator.standings import LARGE_DELTA, proposed_delta, weak_policy_warnings
+from sfumato.curator.weak_policies import LARGE_DELTA, proposed_delta, weak_policy_warnings
 from sfumato.engine.file_copies import copies_folder
 from sfumato.engine.inspecting import shared_inspection
 from sfumato.errors import InvalidPolicy
