@@ -114,6 +114,24 @@ def test_a_change_reaches_importers_and_subprocesses_and_tells_that_it_ran(tmp_p
     assert said == [True]
 
 
+def test_a_change_reaches_functions_that_were_made_when_a_module_was_imported() -> None:
+    name = "release.noisy_rows.noisy_columns:_lift_corner_operation | extreme | np.maximum → np.minimum | 0"
+
+    def work() -> str:
+        import numpy as np
+
+        from sfumato.release.noisy_rows.noisy_columns import _FUNCTIONS, NumberColumn
+
+        ran: list[bool] = []
+        install_builtins(lambda: ran.append(True))
+        LiveFunctions().replace(site_of(name))
+        columns = [NumberColumn(*(np.array([end]) for end in (2.0, 1.0, 3.0))) for _ in range(2)]
+        total = _FUNCTIONS["+"](None, columns)  # type: ignore[arg-type]
+        return f"{len(ran)} {total.high}"  # type: ignore[union-attr]
+
+    assert in_child(work) == "1 [2.]"
+
+
 def test_draws_are_reused_where_they_are_equal() -> None:
     def work() -> str:
         import numpy as np
