@@ -270,5 +270,5 @@ def _count_reached_prices_per_bid_exactly(prices: tuple[Fraction, ...], bids: Se
                 cache[type(bid), bid] = bisect_right(prices, exact(bid, "bids", NONNEGATIVE))
         return np.array([cache[type(bid), bid] for bid in bids], np.int64)
     except (InvalidParameter, TypeError):  # an unhashable value is not a number either
-        got = ValueWords("a list with a bid that is not such a number")
+        got = ValueWords("a list with a bid that is not a number of at least 0")
         raise InvalidParameter("bids", got, _BIDS, fix=_WRITE_BIDS) from None

@@ -228,7 +228,7 @@ class Environment:
             rule = f"a list of {self.players} type numbers from 0 to {len(self.types) - 1}, one for each player"
             raise InvalidParameter(
                 "reports",
-                ValueWords("reports that are not such a list"),
+                ValueWords("reports of another number or with other values"),
                 rule,
                 fix="write 0 for the first of environment.types, 1 for the second, and so on",
             )

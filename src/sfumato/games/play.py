@@ -297,7 +297,7 @@ class Crowd:
         if not fits or actions.min() < 0 or actions.max() >= self.actions:
             raise InvalidParameter(
                 "profile",
-                ValueWords("a value that is not such a list"),
+                ValueWords("a list of another length, or with other values"),
                 f"a list of {self.players} actions from 0 to {self.actions - 1}, one for each player",
                 fix=f"for example, write [0] * {self.players}, in which every player takes the first action",
             )

@@ -203,7 +203,7 @@ def largest_scale(rows: int, blocks: int) -> int:
         scale //= 2
     if scale**2 * rows * blocks > _MAX_UNIT_STEPS:
         most = _MAX_UNIT_STEPS // MIN_SCALE**2 // blocks
-        rule = f"a model of so many columns can count at most {most:,} rows per unit; this one would count {rows:,}"
+        rule = f"a model with this many columns can count at most {most:,} rows per unit; this one would count {rows:,}"
         raise Unsupported("too-many-rows", rule, fix="count fewer rows per unit, such as rows=1 (--rows 1)")
     return scale
 

@@ -245,7 +245,7 @@ class RegressionAnswer(CoefficientTable):
 
 
 FOR_PREDICTION = (
-    "for prediction only: with so many columns, coefficients come from gradients alone and have no intervals"
+    "for prediction only: with this many columns, coefficients come from gradients alone and have no intervals"
 )
 ODDS_COLUMNS = (*COLUMNS, "odds ratio", "odds low", "odds high")
 

@@ -122,8 +122,7 @@ def _require_anchored_lines(guarded: GuardedStore, place: str, *, accept_loss: b
             else:
                 raise LedgerUnavailable(
                     f"this backup or export lacks line {anchor.number}, which this user's anchor (a record of the "
-                    "ledger's "
-                    "newest lines) contains: what was charged there could be spent again",
+                    "ledger's newest lines) contains: what was charged there could be spent again",
                     place=str(path),
                     fix="copy the ledger itself; if it is lost, its owner can add --accept-loss, to accept that these "
                     "charges are forgotten",

@@ -272,7 +272,7 @@ class Table:
                 object.__setattr__(self, name, None if name == "possible_rows" else 1)
         elif self.max_rows is None:
             raise InvalidPolicy(
-                "a unit can have several rows in this table, so the policy must say how many of them count",
+                "a unit can have several rows in this table, so the policy must limit how many of them count",
                 place=f"{place}.max_rows",
                 fix="for example, write max_rows = 10: at most 10 rows of each unit then count",
             )

@@ -203,5 +203,6 @@ def gaussian_warning(left: Mapping[str, Fraction]) -> str:
     remaining = format_rounded_down(left["pure"])
     return (
         "After a Gaussian answer, all later answers are charged to the budget for Gaussian noise (in Rényi "
-        f"divergence), and the ε = {remaining} left in {PURE_TOTAL} can no longer be spent."
+        f"divergence), and the ε = {remaining} left in {PURE_TOTAL}, where the ε of each answer is added, can no "
+        "longer be spent."
     )

@@ -234,7 +234,7 @@ class Budget:
             allowance = renyi_allowance(Guarantee(lifetime.epsilon, renyi_delta), renyi_order)
             renyi_order, renyi_units = allowance.order, units_rounded_down(allowance.divergence)
         elif renyi_order is not None:
-            rule = "left out unless delta is larger than reserve"
+            rule = "left out, because delta is not larger than reserve"
             raise InvalidParameter("order", order, rule, fix="leave out order, or raise delta")
         for name, value in (
             ("epsilon", lifetime.epsilon),

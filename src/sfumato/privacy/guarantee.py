@@ -71,7 +71,7 @@ class PrivacyUnit:
                 fix="leave out every_row, or leave out period and path",
             )
         if not isinstance(self.path, (tuple, list)) or not all(isinstance(step, str) and step for step in self.path):
-            raise InvalidParameter("path", self.path, "a sequence of column names")
+            raise InvalidParameter("path", self.path, "a list of non-empty column names")
         object.__setattr__(self, "path", tuple(self.path))
 
     def __str__(self) -> str:

@@ -111,7 +111,7 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
     x, count = exact(epsilon, "epsilon", NONNEGATIVE), exact_integer(k, "k", at_least=1)
     if count > _MAX_COMPOSED:
         raise InvalidParameter(
-            "k", k, f"at most {_MAX_COMPOSED}", fix="use compose([(Curve.pure(epsilon), k)]) for so many releases"
+            "k", k, f"at most {_MAX_COMPOSED}", fix="for more releases, use compose([(Curve.pure(epsilon), k)])"
         )
     e, m = float(x), np.arange(count // 2 + 1)
     log_all = count * math.log1p(math.exp(-e))

@@ -226,6 +226,7 @@ def require_tree(links: Sequence[TableLink]) -> None:
                 "links",
                 (link.parent, link.child),
                 "a list of links that form a tree, with each parent before its children",
+                fix="list the link of each table after that of its parent, and each table once as a child",
             )
         names.append(link.child)
 

@@ -51,6 +51,11 @@ class CalibratedSelection(SelectionMechanism, Protocol):
     def epsilon(self) -> Fraction: ...
 
     @property
+    def monotone(self) -> bool:
+        """Whether one unit changes all scores in the same direction."""
+        ...
+
+    @property
     def rate(self) -> Fraction:
         """By how much the logarithm of a candidate's weight falls per point of score."""
         ...
@@ -215,8 +220,8 @@ def _require_covered_spread(
         spread = (
             f"made for scores whose differences change by up to {bound} when one unit is added, removed or replaced"
         )
-        least = format_exact(mechanism.sensitivity * mechanism.rate * bound / mechanism.epsilon)
-        fix = f"write sensitivity={least} or more in the mechanism"
+        least = bound / (1 if mechanism.monotone else 2)
+        fix = f"write sensitivity={format_exact(least)} or more in the mechanism"
         raise InvalidParameter("mechanism", repr(mechanism), spread, fix=fix)
 
 

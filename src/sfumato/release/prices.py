@@ -187,8 +187,7 @@ def weak_price_warnings(price: Price) -> tuple[str, ...]:
     if price.delta > LARGE_DELTA:
         reasons.append(
             f"weak privacy: δ = {float(price.delta):.3g} is large: a mechanism that publishes each unit's rows with "
-            "that "
-            "probability would satisfy this guarantee"
+            "that probability would satisfy this guarantee"
         )
     return tuple(reasons)
 

@@ -191,7 +191,7 @@ def _naming_setting(name: str, parse: Any) -> Any:
 
 def _require_text(name: str, value: object) -> None:
     if not isinstance(value, str) or "\0" in value:
-        raise InvalidSettings(f"{name} must be a string", place=name, fix=f'write {name} = "…"')
+        raise InvalidSettings(f"{name} must be a string", place=name, fix=f"write the value of {name} in quotes")
 
 
 def _parse_networks(networks: Any) -> tuple[str, ...]:

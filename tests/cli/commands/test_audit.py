@@ -84,4 +84,4 @@ def test_the_policy_of_the_demo_is_audited_without_a_doubt() -> None:
     path = Path(data.__file__).with_name("flights.toml")
     ran = CliRunner().invoke(main, ["audit", str(path)])
     assert ran.exit_code == 0, ran.output
-    assert "No fault was found" in ran.output
+    assert "No violation was found" in ran.output

@@ -51,7 +51,7 @@ def test_links_are_a_tree_with_parents_before_their_children() -> None:
 
 def test_columns_of_a_link_are_those_of_its_tables() -> None:
     for changes, field in (
-        ({"max_parents": 0}, "max_children"),
+        ({"max_parents": 0}, "max_parents"),
         ({"max_children": 0}, "max_children"),
         ({"linked_columns": ("a", "c")}, "linked_columns"),
         ({"previous_columns": ("c", "a")}, "previous_columns"),

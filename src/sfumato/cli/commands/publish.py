@@ -65,7 +65,7 @@ _price_options = options.combine_decorators(
         "--for",
         "for_",
         metavar="A,B",
-        help="With --within: apply the error goal only to the counts of this marginal.  [default: all]",
+        help="With --within: keep only the counts of this marginal within ± NUMBER.  [default: all]",
     ),
     click.option(
         "--confidence",

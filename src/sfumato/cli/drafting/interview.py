@@ -213,7 +213,7 @@ def read_rows_question(files: str) -> InterviewQuestion:
         "The cells of a CSV or SQLite file have no declared types. With yes, rows are read on this machine, and you "
         "alone are shown the detected types, how cells are written, and what limits and bounds keep; this reading is "
         "exact, without noise. Only what you confirm is written. It costs no budget. With no, a column without a "
-        "stored type is proposed as text, and you type types, limits and bounds.",
+        "stored type is proposed as text, and you enter types, limits and bounds yourself.",
         "--read-rows or --no-read-rows",
     )
 
@@ -333,8 +333,7 @@ def budget_question(without_default: bool, proposed_delta: Fraction) -> Intervie
         "epsilon (ε) is the budget. ε = 1 is cautious: a suspicion of 50 % can rise to 73 %. ε = 3: to 95 %. More ε "
         "buys more or better answers. Delta (δ), such as 1e-6, is a small probability by which an answer may differ "
         "beyond that factor; keep it far below 1 / number of people. It allows GROUP BY without listed values, and "
-        "Gaussian noise. sfumato read "
-        "--epsilon 3 explains what an ε means for one person.",
+        "Gaussian noise. sfumato read --epsilon 3 explains what an ε means for one person.",
         "--epsilon NUMBER and --delta NUMBER",
     )
 

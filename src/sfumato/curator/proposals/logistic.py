@@ -449,7 +449,8 @@ class WideLogisticProposal(LogisticProposal):
         )
         notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(noise.curve))
         reason = (
-            "the curvature would need too many sums for so many columns; the formula and the policy alone decide this"
+            "the curvature would need too many sums for this many columns; this depends on the formula and the "
+            "policy alone"
         )
         return Explanation(self.question.text, str(assumed.price), operators, reason, notes)
 
@@ -462,8 +463,8 @@ class WideLogisticProposal(LogisticProposal):
     ) -> float:
         """Refuse to find a price for a width: the coefficients have no intervals."""
         rule = (
-            "a price cannot be found for a given ±, because with so many columns the coefficients come from gradients "
-            "alone and have no ±"
+            "a price cannot be found for a given ±, because with this many columns the coefficients come from "
+            "gradients alone and have no ±"
         )
         fix = "choose the price yourself, for example epsilon=1 and delta=1e-9, or name fewer columns"
         raise Unsupported("prediction-only", rule, fix=fix)

@@ -540,7 +540,10 @@ def _require_valid_update(update: str, rounds: int, cells: int, *, textbook: boo
         raise InvalidParameter("update", update, "'notes', or left out", fix="leave out update")
     if textbook:
         raise InvalidParameter(
-            "textbook", textbook, "left out with update='notes', which always measures single counts"
+            "textbook",
+            textbook,
+            "left out with update='notes', which always measures single counts",
+            fix="leave out textbook or update",
         )
     least_rounds = max(1, math.ceil(4 * math.log(cells)))
     if rounds < least_rounds:

@@ -138,7 +138,9 @@ def csv_header(path: str, policy_path: str) -> list[str]:
         names = []
     if not names:
         raise InvalidPolicy(
-            "a CSV file must begin with a line of column names", place=policy_path, fix="add a header line"
+            "a CSV file must begin with a line of column names",
+            place=policy_path,
+            fix="add a first line such as id,age,city",
         )
     for separator, separators in _OTHER_SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:

@@ -500,9 +500,8 @@ class PostgresBodies:
         self._store.run(insert, (digest, content), writing=True)
         if self.read(digest) is None:
             raise LedgerUnavailable(
-                "a large answer could not be stored: under its hash, the database already holds a different "
-                "content, so "
-                "somebody has changed it",
+                "a large answer could not be stored: the database already holds different content under its hash, "
+                "which means that somebody has changed it",
                 place=self._store.place,
                 fix="ask the administrator of the database to find the cause, and to remove that content",
             )

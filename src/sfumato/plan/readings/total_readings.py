@@ -270,7 +270,7 @@ class ThresholdWeights:
         object.__setattr__(self, "reached", tuple(self.reached))
         are_allowed = all(type(value) is int and 0 < value <= 10**12 for value in self.values)
         if not self.values or not are_allowed or not all(a < b for a, b in pairwise(self.values)):
-            got = "values that do not ascend" if are_allowed else "a value that is not such a number"
+            got = "values that do not ascend" if are_allowed else "a value that is not a whole number from 1 to 1e12"
             raise InvalidParameter(
                 "values",
                 ValueWords(got if self.values else "an empty list"),
@@ -343,6 +343,9 @@ class LinearTotals:
         return self.weights.scores(self.totals.extract(totals)[:, 0])
 
 
+_NEVER_NEGATIVE_FIX = "use a count, or a sum of values that cannot be negative"
+
+
 def _require_one_total(totals: MeasureTotals) -> None:
     if totals.scaled.coordinates != 1:
         raise InvalidParameter(
@@ -363,7 +366,9 @@ class LinearScores:
     def __post_init__(self) -> None:
         _require_one_total(self.totals)
         if isinstance(self.weights, ThresholdWeights) and self.totals.scaled.signed:
-            raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure that is never negative")
+            raise InvalidParameter(
+                "totals", self.totals.scaled.measure.name, "a measure that is never negative", fix=_NEVER_NEGATIVE_FIX
+            )
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -426,7 +431,9 @@ class ChosenGroups:
     def __post_init__(self) -> None:
         _require_one_total(self.totals)
         if self.totals.scaled.low < 0:
-            raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure that is never negative")
+            raise InvalidParameter(
+                "totals", self.totals.scaled.measure.name, "a measure that is never negative", fix=_NEVER_NEGATIVE_FIX
+            )
 
     @property
     def bounded(self) -> BoundedPlan:
