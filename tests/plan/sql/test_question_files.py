@@ -27,7 +27,7 @@ def test_a_file_without_a_question_is_refused(source: str) -> None:
 def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sf.Unsupported, match="5,000"):
         split_questions("SELECT 1;" * 5001)
-    monkeypatch.setattr(text, "LONGEST", 5)
+    monkeypatch.setattr(text, "LONGEST_FILE", 5)
     with pytest.raises(sf.Unsupported, match="MB"):
         split_questions("SELECT 1")
 

@@ -38,7 +38,7 @@ _PIPE_WIDTH = 100
     help="Also write the result as a web page.",
 )
 @options.as_json
-def command(
+def audit_command(
     policy: Path, minutes: str, questions: Path | None, seed: int | None, html: Path | None, as_json: bool
 ) -> None:
     """Search for evidence that POLICY's answers reveal more about a person than its guarantee allows.

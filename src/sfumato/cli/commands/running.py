@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     help="Plot the totals as a line with a band to a .svg, .png or .html file.",
 )
 @options.whole_receipt
-def command(
+def running_command(
     policy: Path,
     sql: str,
     analyst: str | None,
