@@ -59,6 +59,9 @@ class CalibratedSelection(SelectionMechanism, Protocol):
     def grid(self) -> Fraction: ...
 
     @property
+    def monotone(self) -> bool: ...
+
+    @property
     def neighbours(self) -> Neighbours: ...
 
 
@@ -215,8 +218,8 @@ def _require_covered_spread(
         spread = (
             f"made for scores whose differences change by up to {bound} when one unit is added, removed or replaced"
         )
-        least = format_exact(mechanism.sensitivity * mechanism.rate * bound / mechanism.epsilon)
-        fix = f"write sensitivity={least} or more in the mechanism"
+        least = Fraction(bound) / (1 if mechanism.monotone else 2)
+        fix = f"write sensitivity={format_exact(least)} or more in the mechanism"
         raise InvalidParameter("mechanism", repr(mechanism), spread, fix=fix)
 
 
