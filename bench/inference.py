@@ -33,18 +33,14 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.curator.proposals.logistic import LogisticProposal, WideLogisticProposal
 from sfumato.curator.proposals.regressions import ClusteredProposal, RegressionProposal, RobustProposal
-from sfumato.inference.clustered_meat import RESIDUAL_STEPS
 from sfumato.inference.design import Category, Design
-from sfumato.inference.gradient_descent import LikelihoodDescent
-from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES
+from sfumato.inference.gradient_descent import WIDE_SCAN_SHARES, LikelihoodDescent
 from sfumato.inference.linear import LinearFit
-from sfumato.inference.logistic import LogisticFit
-from sfumato.inference.logistic_scans import NoisyScan, ScanWeights
+from sfumato.inference.logistic import LogisticFit, NoisyScan, ScanWeights
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
-from sfumato.inference.robust import RobustFit
-from sfumato.inference.robust_meat import SQUARE_STEPS, NoisyMeat
+from sfumato.inference.noise_laws import StepNoise
+from sfumato.inference.robust import RESIDUAL_STEPS, SQUARE_STEPS, NoisyMeat, RobustFit
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS
-from sfumato.inference.step_noise import StepNoise
 from sfumato.mechanisms import Gaussian
 from sfumato.release.prices import Price
 

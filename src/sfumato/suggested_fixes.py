@@ -27,7 +27,7 @@ _MAX_BITS = 512
 _MAX_ENTRIES = 9
 """The most entries of a list that is an example."""
 
-_BOOLEANS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+_BOOLEANS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "True or False": {"True": ("1", "yes", "y", "true", "on"), "False": ("0", "no", "n", "false", "off")},
     "true or false": {"true": ("1", "yes", "y", "true", "on"), "false": ("0", "no", "n", "false", "off")},
     "on or off": {"on": ("1", "yes", "y", "true"), "off": ("0", "no", "n", "false")},

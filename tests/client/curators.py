@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import sfumato as sf
-from sfumato.server.application import build_application
 from sfumato.server.connections import base_url, bound_http_socket
 from sfumato.server.people.users import Role
-from sfumato.server.serving import ProcessSettings, UvicornServer, open_gateway
+from sfumato.server.serving import ProcessSettings, UvicornServer, build_application, open_gateway
 from sfumato.server.settings import ServerSettings
 
 POLICY = """

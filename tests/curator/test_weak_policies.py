@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.cli import main
 from sfumato.curator import check
 from sfumato.curator.policy_account import amend, open_account
-from sfumato.curator.standings import exposure_warning, proposed_delta, weak_policy_warnings
+from sfumato.curator.weak_policies import exposure_warning, proposed_delta, weak_policy_warnings
 from sfumato.policy import Policy, read
 from sfumato.policy.toml_files import to_toml
 

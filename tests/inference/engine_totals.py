@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import sfumato as sf
 from inference.rows import people
-from sfumato.inference.robust_meat import residual_clamp
+from sfumato.inference.robust import residual_clamp
 from sfumato.inference.row_expressions import rounded_coefficients
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.release.requests import PriceRequest

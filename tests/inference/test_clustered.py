@@ -19,11 +19,16 @@ from inference.test_robust import FORMULA, PRICE, ROWS, WORLD, noisy_estimates
 from sfumato.curator.proposals.moment_proposals import max_rows_per_unit, select_rows
 from sfumato.curator.proposals.regressions import ClusteredProposal, RobustProposal
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.inference.clustered_meat import RESIDUAL_STEPS
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.regression_answers import RegressionAnswer
-from sfumato.inference.robust import RobustFit, residual_coefficients
-from sfumato.inference.robust_meat import MeatFactors, NoisyMeat, residual_clamp
+from sfumato.inference.robust import (
+    RESIDUAL_STEPS,
+    MeatFactors,
+    NoisyMeat,
+    RobustFit,
+    residual_clamp,
+    residual_coefficients,
+)
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.unit_measures import UnitGreatest

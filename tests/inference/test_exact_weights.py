@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato.inference.design import Moment
-from sfumato.inference.logistic_scans import ScanWeights, curvature_weight, mean_steps, weight_unit
+from sfumato.inference.logistic import ScanWeights, curvature_weight, mean_steps, weight_unit
 from sfumato.inference.moments import max_row_norm, moment_weight
 
 A, B, R = 0, 1, 2

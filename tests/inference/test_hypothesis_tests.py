@@ -12,9 +12,9 @@ from scipy import stats
 import sfumato as sf
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.hypothesis_tests import HypothesisTest, TestOptions, run_test
+from sfumato.inference.noise_laws import SeededDraws
 from sfumato.inference.power import Power
 from sfumato.inference.released_numbers import ReleasedNumbers
-from sfumato.inference.seeded_draws import SeededDraws
 from sfumato.release.measured import group_estimator, noisy_measurements, scales_of_all_parts
 from sfumato.release.requests import PriceRequest
 

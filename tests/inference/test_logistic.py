@@ -20,10 +20,10 @@ from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.errors import InvalidParameter, RequestDiffers, SfumatoError
 from sfumato.inference.design import Design
-from sfumato.inference.logistic import LogisticFit
-from sfumato.inference.logistic_scans import (
+from sfumato.inference.logistic import (
     CURVATURE_STEPS,
     SCAN_SHARES,
+    LogisticFit,
     NoisyScan,
     ScanFactors,
     ScanRelease,

@@ -14,7 +14,7 @@ from scipy import stats
 from inference.published_tests import alabi_vadhan, awan_slavkovic_power, kifer_rogers, kifer_rogers_fit
 from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.inference.noise_laws import NoiseLaw
+from sfumato.inference.noise_laws import NoiseLaw, SeededDraws
 from sfumato.inference.power import TABLES as SIMULATED, AssumedCounts, AssumedGroups, AssumedShare, count_rejections
 from sfumato.inference.score_tests import (
     GroupSums,
@@ -26,7 +26,6 @@ from sfumato.inference.score_tests import (
     independence,
     share_p_values,
 )
-from sfumato.inference.seeded_draws import SeededDraws
 
 Generator = np.random.Generator
 Both = Callable[[Generator], tuple[bool, bool]]

@@ -22,15 +22,16 @@ from sfumato.errors import RequestDiffers, SfumatoError, Unsupported
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import RegressionAnswer
-from sfumato.inference.robust import RobustFit, residual_coefficients
-from sfumato.inference.robust_meat import (
+from sfumato.inference.robust import (
     SQUARE_STEPS,
     MeatFactors,
     MeatRelease,
     MeatTerms,
     NoisyMeat,
+    RobustFit,
     meat_estimates,
     residual_clamp,
+    residual_coefficients,
 )
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.inference.weighted_totals import WeightedTotals

@@ -8,8 +8,7 @@ from scipy import stats
 
 from sfumato.array_types import Floats
 from sfumato.errors import Unsupported
-from sfumato.inference.noise_laws import NoiseLaw
-from sfumato.inference.seeded_draws import SeededDraws
+from sfumato.inference.noise_laws import NoiseLaw, SeededDraws
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.release.parts.scales import NoisyScale, QuantileScale
 

@@ -22,14 +22,17 @@ from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import coordinates_of_assumed_rows
 from sfumato.inference.design import DesignBuilder
-from sfumato.inference.formula import Factor, parse_formula
-from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, LikelihoodDescent, regressor_coefficients
-from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, GradientScans
-from sfumato.inference.logistic_design import range_logistic_design
-from sfumato.inference.logistic_scans import ScanFactors
-from sfumato.inference.number_ranges import RANGE_COUNTS, in_labelled_range, range_labels
-from sfumato.inference.predictions import predicted_probability
-from sfumato.inference.regression_answers import LogisticAnswer
+from sfumato.inference.formula import RANGE_COUNTS, Factor, in_labelled_range, parse_formula, range_labels
+from sfumato.inference.gradient_descent import (
+    MOMENTUM,
+    SPREAD_FLOOR,
+    WIDE_SCAN_SHARES,
+    GradientScans,
+    LikelihoodDescent,
+    regressor_coefficients,
+)
+from sfumato.inference.logistic import ScanFactors, range_logistic_design
+from sfumato.inference.regression_answers import LogisticAnswer, predicted_probability
 from sfumato.inference.row_expressions import rounded_coefficients
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bound_by_whole_rows

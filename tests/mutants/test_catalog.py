@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "an answer has as many rows as one likes",
         Kind.HOSTILE,
-        "server.postgres.catalog.database:CatalogDatabase.fetch_rows",
+        "server.postgres.catalog.engine:CatalogDatabase.fetch_rows",
         "len(rows) > MAX_ROWS",
         "len(rows) < 0",
         (f"{_HOSTILE}::test_an_answer_has_a_limit_of_rows",),
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "the catalog's database can read files",
         Kind.HOSTILE,
-        "server.postgres.catalog.database:_LOCKDOWN",
+        "server.postgres.catalog.engine:_LOCKDOWN",
         "'enable_external_access = false', ",
         "",
         (f"{_HOSTILE}::test_the_database_itself_is_locked",),

@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves a gradient no more than an added one",
         Kind.NEIGHBOURS,
-        "inference.logistic_scans:ScanWeights.totals",
+        "inference.logistic:ScanWeights.totals",
         "OPPOSED",
         "1",
         (_MOVED,),
@@ -49,7 +49,7 @@ MUTANTS = (
     Mutant(
         "the number of rows is measured and not charged",
         Kind.SENSITIVITY,
-        "inference.logistic_scans:ScanWeights.row_squares",
+        "inference.logistic:ScanWeights.row_squares",
         "self.row_count_weight ** 2 + largest",
         "largest",
         (_MOVED,),
@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "a row is charged for one of its regressors less than it has",
         Kind.SENSITIVITY,
-        "inference.logistic_scans:ScanWeights.max_row_norm",
+        "inference.logistic:ScanWeights.max_row_norm",
         "len(self.logistic.design.blocks) - 1",
         "len(self.logistic.design.blocks) - 2",
         (_MOVED,),
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "the price counts one scan",
         Kind.CHARGE_ORDER,
-        "inference.step_noise:StepNoise.curve",
+        "inference.noise_laws:StepNoise.curve",
         "compose(self.curves)",
         "compose(self.curves[-1:])",
         (_PRICE,),
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "the sigmoid ends where it is not yet 0",
         Kind.RANGES,
-        "inference.logistic_scans:ScanRowTerms.mean",
+        "inference.logistic:ScanRowTerms.mean",
         "_FARTHEST_SCORE",
         "3",
         (f"{_LOGISTIC}::test_every_row_counts_however_far_its_score",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "all sums of a scan share one noise",
         Kind.SAMPLING,
-        "inference.logistic_scans:ScanRelease.draw_from",
+        "inference.logistic:ScanRelease.draw_from",
         "measurement.draw(measurement.reading.extract(totals))",
         "measurement.reading.extract(totals) + measurement.draw(measurement.reading.extract(totals)[:1] * 0)[0]",
         (_NOISE,),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "a scan is drawn with less noise than is charged",
         Kind.SAMPLING,
-        "inference.logistic_scans:ScanRelease.draw_from",
+        "inference.logistic:ScanRelease.draw_from",
         "measurement.draw(measurement.reading.extract(totals))",
         "measurement.draw(measurement.reading.extract(totals)) // 2",
         (_NOISE,),
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "squares of columns are measured and not charged",
         Kind.SENSITIVITY,
-        "inference.gradient_scans:GradientScans.sum_and_square_totals",
+        "inference.gradient_descent:GradientScans.sum_and_square_totals",
         "1 if column is None else 2",
         "1",
         (f"{_WIDE}::test_no_unit_moves_a_scan_of_numbers_and_their_squares_further_than_is_charged",),
@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "a gradient of many columns is charged without its intercept",
         Kind.SENSITIVITY,
-        "inference.gradient_scans:GradientScans.gradient_totals",
+        "inference.gradient_descent:GradientScans.gradient_totals",
         "len(blocks) * (self.mean_steps * scale) ** 2",
         "(len(blocks) - 1) * (self.mean_steps * scale) ** 2",
         (_WIDE_MOVED,),
@@ -145,7 +145,7 @@ MUTANTS = (
     Mutant(
         "the price of many columns leaves out their spread",
         Kind.CHARGE_ORDER,
-        "inference.step_noise:StepNoise.curves",
+        "inference.noise_laws:StepNoise.curves",
         "zip(self.mechanisms, self.sensitivities, strict=True)",
         "list(zip(self.mechanisms, self.sensitivities, strict=True))[1:]",
         (f"{_WIDE}::test_all_scans_together_keep_the_price_and_use_it_up",),
@@ -177,7 +177,7 @@ MUTANTS = (
     Mutant(
         "a predicted number below an edge counts as above it",
         Kind.RANGES,
-        "inference.number_ranges:in_labelled_range",
+        "inference.formula:in_labelled_range",
         "numbers < high",
         "numbers <= high",
         (_RANGES,),

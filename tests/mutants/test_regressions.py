@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "products get less noise than is charged",
         Kind.SAMPLING,
-        "inference.moment_releases:MomentsRelease.draw_from",
+        "inference.moments:MomentsRelease.draw_from",
         "measurement.draw(measurement.reading.extract(totals))",
         "measurement.draw(measurement.reading.extract(totals)) // 2",
         (f"{_MOMENTS}::test_the_noise_has_the_deviation_that_is_charged",),
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "all moments share one noise",
         Kind.REUSE,
-        "inference.moment_releases:MomentsRelease.draw_from",
+        "inference.moments:MomentsRelease.draw_from",
         "measurement.draw(measurement.reading.extract(totals))",
         "measurement.reading.extract(totals) + measurement.draw(measurement.reading.extract(totals)[:1] * 0)[0]",
         (f"{_MOMENTS}::test_each_moment_has_a_noise_of_its_own",),
@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         "moments that were bought for one price are taken for another",
         Kind.CHARGE_ORDER,
-        "inference.moment_releases:MomentsRelease.accuracy_for_reuse",
+        "inference.moments:MomentsRelease.accuracy_for_reuse",
         "{'moments': self.mechanism.error(DEFAULT_CONFIDENCE)}",
         "{'moments': 1}",
         (f"{_FACADE}::test_it_is_charged_once_and_found_again",),
@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "residuals are squared without their clamp",
         Kind.SENSITIVITY,
-        "inference.robust_meat:MeatTerms.square",
+        "inference.robust:MeatTerms.square",
         "call('LEAST', steps, real_literal(SQUARE_STEPS))",
         "call('LEAST', steps, real_literal(2 * SQUARE_STEPS))",
         (_MEAT_MOVED,),
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "the squared residual is not in the meat's norm",
         Kind.SENSITIVITY,
-        "inference.robust_meat:meat_totals",
+        "inference.robust:meat_totals",
         "WEIGHT * SQUARE_STEPS * max_row_norm",
         "WEIGHT * max_row_norm",
         (_MEAT_MOVED,),
@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves the meat no more than an added one",
         Kind.NEIGHBOURS,
-        "inference.robust_meat:meat_totals",
+        "inference.robust:meat_totals",
         "NOT_OPPOSED",
         "1",
         (_MEAT_MOVED,),
@@ -236,7 +236,7 @@ MUTANTS = (
     Mutant(
         "the meat is released without a noise of its own",
         Kind.SAMPLING,
-        "inference.robust_meat:MeatRelease.draw_from",
+        "inference.robust:MeatRelease.draw_from",
         "measurement.draw(measurement.reading.extract(totals))",
         "measurement.reading.extract(totals)",
         (f"{_ROBUST}::test_each_sum_of_the_meat_has_a_noise_of_its_own",),
@@ -276,7 +276,7 @@ MUTANTS = (
     Mutant(
         "a unit's scores are clamped by no limit of rows",
         Kind.LIMITS,
-        "inference.clustered_meat:ClusteredMeatTerms.meat_plan_over_rows_of",
+        "inference.robust:ClusteredMeatTerms.meat_plan_over_rows_of",
         "LimitRowsPerUnit(plan.source, self.grid.rows)",
         "LimitRowsPerUnit(plan.source, 2 * self.grid.rows)",
         (_CLUSTER_MOVED,),
@@ -284,7 +284,7 @@ MUTANTS = (
     Mutant(
         "residuals of a unit's scores are not clamped",
         Kind.SENSITIVITY,
-        "inference.clustered_meat:ClusteredMeatTerms.negated_residual_steps",
+        "inference.robust:ClusteredMeatTerms.negated_residual_steps",
         "call('LEAST', call('GREATEST', steps, real_literal(-RESIDUAL_STEPS)), real_literal(RESIDUAL_STEPS))",
         "call('LEAST', call('GREATEST', steps, real_literal(-2 * RESIDUAL_STEPS)), real_literal(2 * RESIDUAL_STEPS))",
         (_CLUSTER_MOVED,),
@@ -292,7 +292,7 @@ MUTANTS = (
     Mutant(
         "a unit's score is charged for one of its rows",
         Kind.LIMITS,
-        "inference.clustered_meat:ScoreGrid.divisor",
+        "inference.robust:ScoreGrid.divisor",
         "-self.rows * RESIDUAL_STEPS",
         "-RESIDUAL_STEPS",
         (_CLUSTER_MOVED,),
@@ -300,7 +300,7 @@ MUTANTS = (
     Mutant(
         "a block of columns is not in the norm of a unit's scores",
         Kind.SENSITIVITY,
-        "inference.clustered_meat:ScoreGrid.max_unit_norm",
+        "inference.robust:ScoreGrid.max_unit_norm",
         "len(self.design.blocks)",
         "(len(self.design.blocks) - 1)",
         (_CLUSTER_MOVED,),
@@ -308,7 +308,7 @@ MUTANTS = (
     Mutant(
         "products of two scores get the noise of a square",
         Kind.SENSITIVITY,
-        "inference.clustered_meat:ScoreGrid.weights",
+        "inference.robust:ScoreGrid.weights",
         "1 if j == k else 2",
         "1 if j == k else 4",
         (_CLUSTER_MOVED,),
@@ -316,7 +316,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves the clustered meat no more than an added one",
         Kind.NEIGHBOURS,
-        "inference.clustered_meat:ScoreGrid.weighted_products",
+        "inference.robust:ScoreGrid.weighted_products",
         "NOT_OPPOSED",
         "1",
         (_CLUSTER_MOVED,),

@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a proposal outlives its policy",
         Kind.REUSE,
-        "server.releases.proposal_cache:ProposalCache.get_or_make",
+        "server.releases.running_releases:ProposalCache.get_or_make",
         "if cached is not None and cached[0] is policy:",
         "if cached is not None:",
         (f"{_SERVER}::test_a_proposal_is_made_once_for_each_who_sends_it",),

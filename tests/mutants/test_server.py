@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant(
         "a compressed body is read",
         Kind.CONSENT,
-        "server.requests.problems:BodyLimitMiddleware._read_body",
+        "server.requests.responses:BodyLimitMiddleware._read_body",
         "coding.strip().lower() != b'identity'",
         "coding.strip().lower() == b'identity'",
         (_HOSTILE,),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "a body may take for ever",
         Kind.LIMITS,
-        "server.requests.problems:BodyLimitMiddleware.__call__",
+        "server.requests.responses:BodyLimitMiddleware.__call__",
         "await asyncio.wait_for(self._read_body(scope, receive), BODY_SECONDS)",
         "await self._read_body(scope, receive)",
         (f"{_HOSTILE}::test_a_body_that_arrives_slowly_is_refused",),
@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(
         "who asks too much is not told when to come back",
         Kind.LIMITS,
-        "server.requests.problems:_problem_headers",
+        "server.requests.responses:_problem_headers",
         "{} if wait is None else {'Retry-After': str(max(1, math.ceil(wait)))}",
         "{}",
         (f"{_HOSTILE}::test_who_asks_too_much_is_told_when_to_come_back",),
@@ -240,7 +240,7 @@ MUTANTS = (
     Mutant(
         "a fault tells its text",
         Kind.CONSENT,
-        "server.requests.problems:_error_location",
+        "server.requests.responses:_error_location",
         "type(error).__name__",
         "error",
         (f"{_HOSTILE}::test_a_fault_inside_is_told_with_one_text",),
@@ -282,7 +282,7 @@ MUTANTS = (
     Mutant(
         "told to stop it takes new work",
         Kind.CHARGE_ORDER,
-        "server.application:stop_accepting",
+        "server.serving:stop_accepting",
         "app.state.gateway.stop_accepting()",
         "",
         (f"{_SERVING}::test_told_to_stop_it_takes_no_new_work_and_ends_what_was_charged",),
@@ -290,7 +290,7 @@ MUTANTS = (
     Mutant(
         "told to stop it does not wait for what was charged",
         Kind.CHARGE_ORDER,
-        "server.application:build_application",
+        "server.serving:build_application",
         "        await run_in_thread(gateway.drain)\n",
         "",
         (f"{_SERVING}::test_told_to_stop_it_takes_no_new_work_and_ends_what_was_charged",),
@@ -314,7 +314,7 @@ MUTANTS = (
     Mutant(
         "secrets are compressed beside what strangers choose",
         Kind.CONSENT,
-        "server.application:build_application",
+        "server.serving:build_application",
         "Middleware(ReplyTickMiddleware),",
         "Middleware(ReplyTickMiddleware),\n"
         '            Middleware(__import__("starlette.middleware.gzip",'

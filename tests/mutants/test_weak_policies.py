@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "an owner is warned only once a whole unit is expected to be exposed",
         Kind.DELTA,
-        "curator.standings:MIN_WARNED_EXPOSURE",
+        "curator.weak_policies:MIN_WARNED_EXPOSURE",
         "Fraction(1, 10)",
         "Fraction(1, 1)",
         (f"{_HERE}test_an_owner_is_warned_from_a_tenth_of_a_unit_on",),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a tenth of a unit itself is not warned of",
         Kind.DELTA,
-        "curator.standings:exposure_warning",
+        "curator.weak_policies:exposure_warning",
         "delta * units < MIN_WARNED_EXPOSURE",
         "delta * units <= MIN_WARNED_EXPOSURE",
         (f"{_HERE}test_an_owner_is_warned_from_a_tenth_of_a_unit_on",),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "a large δ is accepted",
         Kind.DELTA,
-        "curator.standings:has_unpermitted_delta",
+        "curator.weak_policies:has_unpermitted_delta",
         "policy.budget.delta >= LARGE_DELTA and (not policy.allow_large_delta)",
         "False",
         (f"{_HERE}test_a_new_account_has_a_large_delta_only_where_its_policy_allows_it",),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a δ of 1/1000 itself is accepted",
         Kind.DELTA,
-        "curator.standings:has_unpermitted_delta",
+        "curator.weak_policies:has_unpermitted_delta",
         "policy.budget.delta >= LARGE_DELTA",
         "policy.budget.delta > LARGE_DELTA",
         (f"{_HERE}test_a_new_account_has_a_large_delta_only_where_its_policy_allows_it",),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "an account that exists may have its δ raised unseen",
         Kind.DELTA,
-        "curator.standings:require_permitted_delta",
+        "curator.weak_policies:require_permitted_delta",
         "account_budget is not None and account_budget.delta >= policy.account_budget.delta",
         "account_budget is not None",
         (f"{_HERE}test_an_account_that_has_a_large_delta_opens_with_a_warning",),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "the δ of a period's account is compared with the whole one",
         Kind.FACTOR_TWO,
-        "curator.standings:require_permitted_delta",
+        "curator.weak_policies:require_permitted_delta",
         "account_budget.delta >= policy.account_budget.delta",
         "account_budget.delta >= policy.budget.delta",
         (f"{_HERE}test_an_account_that_has_a_large_delta_opens_with_a_warning",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "half of an ε is judged where periods have accounts of their own",
         Kind.FACTOR_TWO,
-        "curator.standings:weak_policy_warnings",
+        "curator.weak_policies:weak_policy_warnings",
         "policy.budget.epsilon > MAX_LIFETIME_EPSILON",
         "policy.account_budget.epsilon > MAX_LIFETIME_EPSILON",
         (f"{_HERE}test_an_epsilon_above_ten_is_warned_of",),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "the proposed δ is one in n",
         Kind.DELTA,
-        "curator.standings:proposed_delta",
+        "curator.weak_policies:proposed_delta",
         "Fraction(power // (100 * people), power)",
         "Fraction(power // people, power)",
         (f"{_HERE}test_the_proposed_delta_is_the_largest_one_of_one_digit_below_a_hundredth_of_one_in_n",),

@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         "a column of another table is shown as the free table's own",
         Kind.HOSTILE,
-        "server.postgres.service_tables:_columns_of_select_item",
+        "server.postgres.synthetic_tables:_columns_of_select_item",
         "qualifier not in ([], [alias])",
         "len(qualifier) > 1",
         (f"{_SESSIONS}::test_columns_of_the_free_tables_may_be_qualified_and_renamed",),
@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "what others sent is shown to everybody",
         Kind.CONSENT,
-        "server.postgres.service_tables:_read_refusals",
+        "server.postgres.synthetic_tables:_read_refusals",
         "None if reader.caller.role in _SEES_ALL else reader.caller.user",
         "None",
         (f"{_SESSIONS}::test_what_is_not_known_is_counted_for_its_user_and_the_owner",),
@@ -285,7 +285,7 @@ MUTANTS = (
     Mutant(
         "an unforeseen failure is told in its own words",
         Kind.CONSENT,
-        "server.postgres.error_reports:_error_fields",
+        "server.postgres.statement_texts:_error_fields",
         "return _fields_by_letter('XX000', fault.rule, fault.place, fault.fix)",
         "return _fields_by_letter('XX000', str(error), fault.place, fault.fix)",
         (f"{_SESSIONS}::test_an_unforeseen_failure_is_one_fixed_text",),

@@ -19,10 +19,11 @@ plan/sql/per_unit.py plan/sql/unit_aggregates.py plan/values/coded_keys.py
 plan/values/narrowing.py engine/lowering release/parts release/noisy_rows release/batch_prices.py
 release/comparisons.py release/discovered_groups.py release/measured.py release/measurement.py
 release/payers.py release/pricing.py release/prices.py release/releasing.py release/requests.py
-release/running_totals.py publish/marginals publish/synthesis publish/graph publish/linked publish/mwem.py
-publish/online.py publish/scoring.py publish/synopsis.py publish/synthetic.py publish/tab_steps.py
+release/running_totals.py publish/marginals publish/synthesis publish/graph publish/links.py publish/mwem.py
+publish/synthetic_tables.py publish/online.py publish/scoring.py publish/synopsis.py publish/synthetic.py
+publish/tab_steps.py
 publish/cells/answering.py publish/cells/groups.py ledger/spending.py ledger/entries.py
-ledger/accounts ledger/transaction.py ledger/guarded.py curator/proposals inference/logistic_scans.py
+ledger/accounts ledger/transaction.py ledger/guarded.py curator/proposals inference/logistic.py
 inference/moments.py
 """
 """Files and folders under ``src/sfumato`` whose functions are mutated."""

@@ -225,6 +225,33 @@ def test_a_shortfall_of_nothing_is_enough() -> None:
     assert (search.least_checked_sufficient, search.last_shortfall) == (2, 1.0)
 
 
+def test_a_round_number_is_returned_only_if_it_was_enough_itself() -> None:
+    """Rounding may make a number fail between two that do not."""
+    for missed in (F(3, 10), F(299999999999999, 10**15)):
+        limit = F(3, 10) - F(1, 2**52)
+        found = least_parameter_by_shortfall(
+            lambda size, missed=missed: -1.0 if size >= limit and size != missed else 0.5, "a goal"
+        )
+        assert limit <= found <= limit * (1 + F(1, 2**44))
+        assert found != missed
+
+
+@pytest.mark.parametrize("precision", [F(1, 2), F(1, 8), F(1, 100)])
+def test_a_search_ends_when_its_bracket_is_as_narrow_as_asked(precision: Fraction) -> None:
+    """From half the power of two that is enough on, in halves: the roundest number of the last bracket."""
+    for limit in (F(2, 3), F(5, 7), F(10, 3), F(1001, 1000)):
+        found = least_parameter_by_shortfall(
+            lambda size, limit=limit: -math.inf if size >= limit else math.inf, "a goal", precision
+        )
+        high = F(2) ** math.ceil(math.log2(limit))
+        low = high / 2
+        while high - low > high * precision:
+            middle = (low + high) / 2
+            low, high = (low, middle) if middle >= limit else (middle, high)
+        candidates = (*calibration._rounder_numbers_near(low, high), high)
+        assert found == next(candidate for candidate in candidates if candidate >= limit)
+
+
 def test_the_ends_of_what_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "_SMALLEST_PARAMETER", F(1, 8))
     monkeypatch.setattr(calibration, "_LARGEST_PARAMETER", F(8))
@@ -470,6 +497,26 @@ def test_a_step_of_many_is_as_large_as_advanced_composition_allows() -> None:
         assert more > 300 or theorems.advanced(sf.Guarantee(more), steps, promise.delta).epsilon > epsilon
     assert theorems.advanced(sf.Guarantee(300), 1, "0.5").epsilon > 300
     assert_refused(lambda: theorems.advanced(sf.Guarantee("300.1"), 1, "0.5"), "ε ≤ 300")
+
+
+def test_a_step_is_found_by_forty_halvings_and_rounded_down_to_twelve_decimals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worked out in 40 digits, with what the bound is rounded up by; a step below 10⁻¹² is not rounded, and one that just fits is taken."""
+    few = [("1e-6", 100), ("1e-9", 10), ("0.01", 1000), ("0.5", 3), *(("0.25", steps) for steps in range(7, 17))]
+    for delta, steps in few:
+        with mpmath.workdps(40):
+            slope = mpmath.sqrt(2 * steps * mpmath.log(1 / mpmath.mpf(delta)))
+            root = mpmath.findroot(
+                lambda x, s=slope, k=steps: (s * x + k * x * mpmath.expm1(x)) * (1 + 2.0**-40) - 1, 1 / slope
+            )
+            low = F(int(mpmath.floor(root * 2**40)), 2**40)
+        step = theorems._advanced_step_epsilon(sf.Guarantee(1, delta), steps)
+        assert step == F(math.floor(low * 10**12), 10**12)
+    tiny = theorems._advanced_step_epsilon(sf.Guarantee("1e-10", "1e-6"), 10**6)
+    assert 0 < tiny < F(1, 10**12)
+    assert theorems.advanced(sf.Guarantee(tiny), 10**6, "1e-6").epsilon <= F(1, 10**10)
+    with monkeypatch.context() as exact:
+        exact.setattr(theorems, "advanced", lambda guarantee, k, _: sf.Guarantee(guarantee.epsilon * k))
+        assert theorems._advanced_step_epsilon(sf.Guarantee(3, "1e-6"), 4) == F(3, 4)
 
 
 def test_a_loss_is_that_of_the_worse_direction_and_knows_the_other() -> None:

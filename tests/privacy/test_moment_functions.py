@@ -425,6 +425,14 @@ def test_logarithms_of_ratios_however_far_apart() -> None:
         assert abs(log_exprel_minus_ratio(low, high) - truth) <= 1e-14 * truth
 
 
+def test_a_delta_of_one_is_not_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is rounded to exactly 1."""
+    monkeypatch.setattr(sf.theorems, "_ROUND_UP", 1.0)
+    assert sf.theorems.optimal(900, 1) == (sf.Guarantee(900),)
+    monkeypatch.setattr(sf.theorems, "_ROUND_UP", 1 - 2.0**-49 * math.log(3))
+    assert sf.theorems.optimal(900, 3) == (sf.Guarantee(2700),)
+
+
 def test_the_textbook_refuses_what_it_does_not_compute() -> None:
     """At the last values that are computed it computes."""
     most = sf.theorems.optimal("0.01", 1020)

@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from release.answers.test_stacked_answers import RECEIPT
-from sfumato.inference import moment_releases
+from sfumato.inference import moments as moment_releases
 from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
 from sfumato.policy import Type
 from sfumato.privacy import Sensitivity

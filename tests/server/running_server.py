@@ -16,11 +16,10 @@ import httpx
 from starlette.routing import BaseRoute
 
 import sfumato as sf
-from sfumato.server.application import build_application
 from sfumato.server.connections import base_url, bound_http_socket
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.users import Role
-from sfumato.server.serving import ProcessSettings, UvicornServer, open_gateway
+from sfumato.server.serving import ProcessSettings, UvicornServer, build_application, open_gateway
 from sfumato.server.settings import ServerSettings
 
 ROLES = {"olga": Role.OWNER, "ana": Role.ANALYST, "ben": Role.ANALYST, "audrey": Role.AUDITOR, "eve": Role.ANALYST}

@@ -25,7 +25,7 @@ from sfumato.ledger import Account
 from sfumato.server import connections
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.fair_queue import QuestionRateLimit
-from sfumato.server.requests import problems
+from sfumato.server.requests import responses
 from sfumato.server.settings import ServerSettings
 
 LARGE = 1 << 24
@@ -43,7 +43,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 @pytest.fixture
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server waits less long for a head and a body: for those tests alone that wait for its patience to end."""
-    monkeypatch.setattr(problems, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(responses, "BODY_SECONDS", 0.5)
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
 
 

@@ -25,7 +25,7 @@ from sfumato.curator.describing import PolicyWithoutData, domain_words, example_
 from sfumato.curator.policy_account import PathOrText, read_policy, require_permitted_delta_of_file
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.standings import exposure_warning, weak_policy_warnings
+from sfumato.curator.weak_policies import exposure_warning, weak_policy_warnings
 from sfumato.engine.inspecting import first_misquoted_line_by_file, open_inspector
 from sfumato.engine.opening import open_engine
 from sfumato.engine.protocols import Engine, Inspection, Inspector

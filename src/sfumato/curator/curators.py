@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from sfumato.curator.context import Context, PreviewEngine
 from sfumato.curator.policy_account import account_lines, ledger_address, open_account, read_policy, require_analyst
 from sfumato.curator.proposing import Proposing
-from sfumato.curator.standings import warn_if_weak_policy
+from sfumato.curator.weak_policies import warn_if_weak_policy
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
 from sfumato.ledger import Ledger, Line

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from sfumato.curator.context import Context
-from sfumato.curator.standings import has_unpermitted_delta, require_permitted_delta, warn_if_weak_policy
+from sfumato.curator.weak_policies import has_unpermitted_delta, require_permitted_delta, warn_if_weak_policy
 from sfumato.engine.protocols import DataIdentity, Engine, OpenReading
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLedger
 from sfumato.ledger import Ledger, PeriodAccounts

@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 from sfumato.array_types import Floats
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.inference.formula import Factor, Formula, Term, term_label
-from sfumato.inference.number_ranges import range_edges, range_labels
+from sfumato.inference.formula import Factor, Formula, Term, range_edges, range_labels, term_label
 from sfumato.plan.quoting import quoted
 from sfumato.policy import Domain, Type, Value
 from sfumato.privacy.numbers import exact, format_exact
@@ -80,7 +79,7 @@ class Category:
     reference: int | None = None
     """The reference value that the formula names; None: it is chosen from released counts."""
     edges: tuple[Fraction, ...] = ()
-    """Where the ranges of a number meet (``inference.number_ranges``); none for declared values."""
+    """Where the ranges of a number meet (``inference.formula``); none for declared values."""
 
 
 @dataclass(frozen=True)

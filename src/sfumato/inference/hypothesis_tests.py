@@ -16,10 +16,9 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.html_fragments import paragraphs, preformatted, table
 from sfumato.inference import score_tests
 from sfumato.inference.names_of_tests import TEST_NAMES
-from sfumato.inference.noise_laws import NoiseLaw
+from sfumato.inference.noise_laws import NoiseLaw, SeededDraws
 from sfumato.inference.released_numbers import ReleasedNumbers, group_labels
 from sfumato.inference.score_tests import GroupSums, ScoreTest
-from sfumato.inference.seeded_draws import SeededDraws
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact, exact_integer, format_number
 from sfumato.quick_dataclass import dataclass

@@ -17,10 +17,9 @@ import numpy as np
 from sfumato.array_types import Floats
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference import score_tests
-from sfumato.inference.noise_laws import NoiseLaw
+from sfumato.inference.noise_laws import NoiseLaw, SeededDraws
 from sfumato.inference.released_numbers import PairTotals
 from sfumato.inference.score_tests import GroupSums, ScoreTest
-from sfumato.inference.seeded_draws import SeededDraws
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_number, format_percent
 from sfumato.quick_dataclass import dataclass

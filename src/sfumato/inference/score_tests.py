@@ -24,8 +24,7 @@ from functools import cache
 import numpy as np
 
 from sfumato.array_types import Floats
-from sfumato.inference.noise_laws import NoiseLaw, nonnegative_cells
-from sfumato.inference.seeded_draws import SeededDraws, invert_cumulative
+from sfumato.inference.noise_laws import NoiseLaw, SeededDraws, invert_cumulative, nonnegative_cells
 from sfumato.quick_dataclass import dataclass
 
 NULL_DRAWS = 4999

@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 
 from sfumato.array_types import Floats
 from sfumato.caching import cached_property
-from sfumato.inference.noise_laws import NoiseLaw, nonnegative_cells
-from sfumato.inference.seeded_draws import SeededDraws
+from sfumato.inference.noise_laws import NoiseLaw, SeededDraws, nonnegative_cells
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.quick_dataclass import dataclass
 

@@ -51,15 +51,17 @@ class CalibratedSelection(SelectionMechanism, Protocol):
     def epsilon(self) -> Fraction: ...
 
     @property
+    def monotone(self) -> bool:
+        """Whether one unit changes all scores in the same direction."""
+        ...
+
+    @property
     def rate(self) -> Fraction:
         """By how much the logarithm of a candidate's weight falls per point of score."""
         ...
 
     @property
     def grid(self) -> Fraction: ...
-
-    @property
-    def monotone(self) -> bool: ...
 
     @property
     def neighbours(self) -> Neighbours: ...
@@ -218,7 +220,7 @@ def _require_covered_spread(
         spread = (
             f"made for scores whose differences change by up to {bound} when one unit is added, removed or replaced"
         )
-        least = Fraction(bound) / (1 if mechanism.monotone else 2)
+        least = bound / (1 if mechanism.monotone else 2)
         fix = f"write sensitivity={format_exact(least)} or more in the mechanism"
         raise InvalidParameter("mechanism", repr(mechanism), spread, fix=fix)
 

@@ -33,7 +33,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sfumato.errors import InvalidRequest, InvalidSettings
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.requests.problems import problem_response
+from sfumato.server.requests.responses import problem_response
 from sfumato.server.settings import ServerSettings
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

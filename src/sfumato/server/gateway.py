@@ -22,7 +22,7 @@ from sfumato.curator import Curator, PeriodStandings, Standing
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.listings import Listing
 from sfumato.curator.policy_account import amend_account
-from sfumato.curator.standings import weak_policy_warnings
+from sfumato.curator.weak_policies import weak_policy_warnings
 from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,
@@ -43,15 +43,18 @@ from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, U
 from sfumato.server.releases.answer_clock import AnswerClock, delay_doublings
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
 from sfumato.server.releases.flights import Flight, FlightResult, Flights, find_stored, new_request_id, require_stored
-from sfumato.server.releases.proposal_cache import DescribedQuestion, ProposalFacts, ProposalKey, decode_stored_answer
 from sfumato.server.releases.running_releases import (
     LINES_PER_QUESTION,
+    DescribedQuestion,
     Phase,
+    ProposalFacts,
+    ProposalKey,
     ReleaseKey,
     ReleaseProgress,
     RunningReleases,
     StoredRelease,
     canonical_json,
+    decode_stored_answer,
     proposal_cost_in_questions,
     request_cost_in_questions,
 )

@@ -45,8 +45,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.running_work import Progress
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.answer_clock import AnswerClock, DelayedOpenings
-from sfumato.server.releases.proposal_cache import ProposalCache
-from sfumato.server.releases.running_releases import RunningReleases
+from sfumato.server.releases.running_releases import ProposalCache, RunningReleases
 
 _MAX_REOPENINGS = 3
 """How often one call waits for a policy that keeps changing."""

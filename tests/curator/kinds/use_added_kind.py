@@ -44,8 +44,8 @@ def main(folder: Path) -> dict[str, object]:
         told["rest"] = "TallySpec" in json.dumps(remote._policy_connection.wire.get("openapi.json"))
     with sf.Curator(policy) as curator:
         told["spent at last"] = float(curator.standing().spent["pure"] or 0)
-    from sfumato.server.pages.browser_sessions import SentForm
     from sfumato.server.pages.released_pages import _form_fields, _request_body, page_kinds
+    from sfumato.server.pages.rendering import SentForm
 
     kind = page_kinds()["tallies"]
     form = SentForm({"table": ("visits",), "column": ("region",), "values": ("north\r\nsouth",), "count": ("rows",)})

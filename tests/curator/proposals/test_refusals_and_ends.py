@@ -14,7 +14,7 @@ from sfumato.curator.proposals.moment_proposals import MomentsProposal
 from sfumato.curator.proposals.mwem import _MwemSeries
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter
-from sfumato.inference.logistic_scans import mean_steps
+from sfumato.inference.logistic import mean_steps
 from sfumato.release.prices import Price
 
 

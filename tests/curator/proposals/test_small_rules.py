@@ -35,7 +35,7 @@ from sfumato.curator.proposals.synthesis_series import SynthesisOptions, Synthes
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.dense_readings import MAX_CELLS
-from sfumato.publish.marginals.attributes import ListedCell, RangeCell
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
 from sfumato.release.comparisons import ThresholdAnswer
 from sfumato.release.prices import Price
 
@@ -349,6 +349,51 @@ def test_weights_have_as_many_bits_as_their_noise_can_be_drawn_with(method: Any,
         with pytest.raises(Unsupported) as refusal:
             bits(amount, rows=rows)
         assert refusal.value.code == "too-much-noise"
+
+
+def test_weights_of_a_fit_have_as_many_bits_as_its_rounds_leave() -> None:
+    """Rows, times 20 and 8 for each round, over what is spent of ε or ρ, at most 1: 2^bits of them are below 10¹²."""
+    limit = Fraction(10**12, (20 + 8 * 10) * 2**9)  # rows of which ten rounds leave exactly 9 bits
+
+    def bits(rows: Fraction, price: Any, own: int = 20, strategy: Any = Strategy.SAMPLE) -> int:
+        total = SimpleNamespace(total=rows)
+        measures = [SimpleNamespace(bits=own, add_remove_sensitivity=total), SimpleNamespace(bits=1)]
+        plans = {0: SimpleNamespace(strategy=strategy, measures=measures), 10: SimpleNamespace(measures=measures)}
+        return int(mwem.MwemProposal._weight_bits(SimpleNamespace(_bounded_plan=plans.get, rounds=10), price))  # type: ignore[arg-type]
+
+    half, one, beyond = Price(Fraction(1, 2)), Price(1), 1 + Fraction(1, 10**9)
+    for price, part in ((one, 1), (half, 2), (Price(rho=Fraction(1, 2)), 2), (Price(7), 1), (Price(rho=3), 1)):
+        assert bits(limit / part, price) == 9
+        assert bits(limit / part * beyond, price) == 8
+        assert bits(limit / part * 32, price) == 4
+        with pytest.raises(Unsupported):
+            bits(limit / part * 32 * beyond, price)
+    assert bits(limit, one, own=6) == 6
+    assert bits(limit / 1024, one) == 10
+    assert bits(limit * 10**9, one, strategy=Strategy.WHOLE) == 0
+    priced: Any = SimpleNamespace(allows_gaussian=False, epsilon=None)
+    assert bits(limit, priced) == 9
+
+
+def test_cells_of_a_query_are_values_as_a_marginal_prints_them() -> None:
+    """One, or a list or tuple of them; a refusal shows the first twenty."""
+    town = Attribute("town", "text", (*(ListedCell(f"t{index}") for index in range(25)), OtherCell()))
+    ward = Attribute("ward", "integer", (*(ListedCell(number) for number in (7, 3, 5)), OtherCell()))
+    parse: Any = mwem._parse_cell_indices
+    for cells, indices in (("t24", [24]), (["t3", "t1", "t3"], [1, 3]), (("t3",), [3])):
+        assert parse(cells, town) == indices
+    for cells, indices in ((5, [2]), (None, [3]), ((None, 7), [0, 3]), ([3], [1])):
+        assert parse(cells, ward) == indices
+    examples = {}
+    for attribute, wrong in ((town, ("t25", 5, [], (), ["t1", "x"], [["t1"]], {"t1"})), (ward, (4, "7", [7, 4]))):
+        for cells in wrong:
+            with pytest.raises(InvalidParameter) as refusal:
+                parse(cells, attribute)
+            assert refusal.value.parameter == "queries"
+            examples.setdefault(attribute.name, set()).add(refusal.value.fix)
+    assert examples["ward"] == {"for example, write 7, 3, 5 or None"}
+    first = ", ".join(repr(f"t{index}") for index in range(19))
+    assert examples["town"] == {f"for example, write {first} or 't19'"}
 
 
 def test_the_deadline_of_a_series_is_its_limit_from_now_on(monkeypatch: pytest.MonkeyPatch) -> None:

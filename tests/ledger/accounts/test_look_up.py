@@ -76,6 +76,30 @@ def test_the_query_that_is_not_the_newest_version_is_the_next_best(ledgers: tupl
     assert found.body == "current"
 
 
+def test_an_earlier_answer_that_is_good_enough_comes_before_one_to_the_former_query(
+    ledgers: tuple[sf.Ledger, sf.Ledger],
+) -> None:
+    clinic = ledgers[0].account("clinic")
+    buy(clinic, "current")
+    buy(clinic, "former", plan="old")
+    buy(clinic, "rough", 9)
+    found = look_up(clinic, former_plan="old").answer
+    assert found is not None
+    assert found.body == "current"
+
+
+@pytest.mark.parametrize("name", ["analyst", "request_id"])
+def test_a_name_that_cannot_be_written_is_refused_before_a_look(
+    ledgers: tuple[sf.Ledger, sf.Ledger], name: str
+) -> None:
+    clinic = ledgers[0].account("clinic")
+    for wrong in ("", "a\nb", "x" * 10**5):
+        with pytest.raises(sf.InvalidParameter) as refused:
+            look_up(clinic, **{name: wrong})
+        assert refused.value.parameter == name
+    assert look_up(clinic, **{name: None}).answer is None
+
+
 def test_a_request_is_found_whatever_was_bought_since(ledgers: tuple[sf.Ledger, sf.Ledger]) -> None:
     clinic = ledgers[0].account("clinic")
     buy(clinic, "first", request_id="r")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
 import sfumato as sf
 from sfumato.privacy import codec
-from sfumato.release.parts.scales import NoisyScale, SampledScale, _binomial_divergence
+from sfumato.release.parts.scales import NoisyScale, SampledScale, _binomial_divergence, _largest_total
 
 _NOISE = np.arange(-80, 81)
 CASES = [
@@ -107,3 +108,25 @@ def test_the_divergence_of_a_sample_is_that_of_a_binomial_law() -> None:
         assert _binomial_divergence(np.array([s]), np.array([n]), q)[0] == pytest.approx(exact, rel=1e-12)
     found = _binomial_divergence(np.array([0.0, 2.0, 3.0]), np.array([4.0, 2.0, 6.0]), 0.5)
     assert found == pytest.approx([4 * math.log(2), 2 * math.log(2), 0])
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
+def test_the_largest_total_is_the_root_of_the_divergence(rate: float) -> None:
+    """Found between floats, in 40 digits, and not below its true value by more than a float is wide."""
+    sampled, exponent = np.array([0.0, 0.25, 3.0, 100.0, 1e6]), 3.25
+    found = _largest_total(sampled, rate, exponent)
+    with mpmath.workdps(40):
+        q, e = mpmath.mpf(rate), mpmath.mpf(exponent)
+        for s, total in zip(map(mpmath.mpf, sampled.tolist()), found.tolist(), strict=True):
+
+            def excess(n: mpmath.mpf, s: mpmath.mpf = s) -> mpmath.mpf:
+                first = s * mpmath.log(s / (q * n)) if s else mpmath.mpf(0)
+                return first + (n - s) * mpmath.log((n - s) / ((1 - q) * n)) - e
+
+            start = (s + e + mpmath.sqrt(e * (e + 2 * s))) / q
+            root = mpmath.findroot(excess, (s / q + e / 10, start), solver="anderson") if s else -e / mpmath.log(1 - q)
+            assert abs(total / root - 1) < 1e-9
+
+
+def test_a_total_without_noise_is_the_one_that_was_sampled() -> None:
+    assert _largest_total(np.array([0.0, 5.0]), 0.5, 0.0).tolist() == [0.0, 10.0]

@@ -12,8 +12,7 @@ from sfumato.curator.policy_account import read_policy
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.policy.public_faces import PublicFace
 from sfumato.server.pages.ask_pages import BuilderChoices, build_sql, builder_options
-from sfumato.server.pages.browser_sessions import SentForm
-from sfumato.server.pages.rendering import mark_word_from, refused_character_index
+from sfumato.server.pages.rendering import SentForm, mark_word_from, refused_character_index
 
 
 @pytest.fixture(scope="module")

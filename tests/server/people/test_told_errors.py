@@ -29,10 +29,9 @@ from sfumato.errors import (
     outcome,
 )
 from sfumato.server.activity_log import ActivityLog
-from sfumato.server.application import build_application
 from sfumato.server.people.users import Role, redact_error
 from sfumato.server.releases.running_releases import Phase
-from sfumato.server.serving import route_ledger_warnings
+from sfumato.server.serving import build_application, route_ledger_warnings
 
 PATH = "/srv/clinic/sfumato.ledger"
 EPSILON = {"epsilon": "0.1"}
@@ -70,7 +69,7 @@ def test_what_is_about_the_call_is_told_to_everybody_as_it_is() -> None:
         InvalidPolicy("bounds are declared", place="tables.visits.columns.age", fix="declare them"),
         NotThere("policy clinic"),
         Overspent({"pure": 1}, {"pure": 0}, 0),
-        ValueError(PATH),  # a fault has one text already (``problems``)
+        ValueError(PATH),  # a fault has one text already (``responses``)
     ):
         assert all(redact_error(error, role) is error for role in (Role.OWNER, *OTHERS))
 

@@ -30,7 +30,7 @@ from server.postgres.wire_server import WireServer, wire_server
 from sfumato.cli import main
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.postgres.error_reports import MAX_RULES, RefusalCounts
+from sfumato.server.postgres.statement_texts import MAX_RULES, RefusalCounts
 
 _SERIAL = iter(range(10**9))
 

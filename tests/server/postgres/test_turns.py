@@ -154,7 +154,7 @@ def test_a_catalog_statement_runs_beside_the_threads_of_questions(
 
 def test_a_running_catalog_statement_can_be_cancelled(wire: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """By itself it would take longer than the client waits. The engine is killed; the next statement has another."""
-    monkeypatch.setattr("sfumato.server.postgres.catalog.database.TIME_LIMIT", 45.0)
+    monkeypatch.setattr("sfumato.server.postgres.catalog.engine.TIME_LIMIT", 45.0)
     with raw_connection(wire) as client:
         messages = client.sign_in("ana", wire.tokens["ana"])
         (key,) = (body for kind, body in messages if kind == b"K")

@@ -14,11 +14,10 @@ from hypothesis import given, settings, strategies as st
 from sfumato.errors import ApprovalNeeded, RequestDecided
 from sfumato.policy import Type
 from sfumato.server.postgres import types
-from sfumato.server.postgres.error_reports import sqlstate
 from sfumato.server.postgres.lexing import split_statements, tokenize
 from sfumato.server.postgres.protocol import ProtocolViolation, decode_message, decode_startup, row_body
 from sfumato.server.postgres.results import ResultColumn, StatementResult, copy_messages, encode_cells
-from sfumato.server.postgres.statement_texts import parameter_oids
+from sfumato.server.postgres.statement_texts import parameter_oids, sqlstate
 from sfumato.server.postgres.statements import CopyFormat
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is NOT tested: pip install psycopg")

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sfumato.server.application import build_application
 from sfumato.server.connections import bound_http_socket, bound_socket
 from sfumato.server.gateway import Gateway
 from sfumato.server.postgres.catalog import PolicyCatalog
-from sfumato.server.serving import PostgresListener, ProcessSettings, UvicornServer, open_gateway
+from sfumato.server.serving import PostgresListener, ProcessSettings, UvicornServer, build_application, open_gateway
 from sfumato.server.settings import ServerSettings
 
 POLICY = """

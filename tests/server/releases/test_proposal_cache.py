@@ -14,8 +14,7 @@ from sfumato.curator import Curator
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Overspent, TooManyRequests, Unanswered
 from sfumato.server.releases.fair_queue import QuestionRateLimit
-from sfumato.server.releases.proposal_cache import _MAX_CACHED, ProposalCache, ProposalKey
-from sfumato.server.releases.running_releases import RunningReleases
+from sfumato.server.releases.running_releases import _MAX_CACHED, ProposalCache, ProposalKey, RunningReleases
 
 EPSILON = {"epsilon": "0.1"}
 SENT = ProposalKey("ana", "questions", "{}", spends=True, until=None)

@@ -17,7 +17,7 @@ from server.small_server import open_server
 from sfumato.client import wire
 from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, InvalidRequest, SfumatoError, Unsupported
-from sfumato.server.releases.proposal_cache import decode_stored_answer
+from sfumato.server.releases.running_releases import decode_stored_answer
 from sfumato.server.requests import proposals
 
 COUNT = "SELECT COUNT(*) AS flights FROM flights"

@@ -11,11 +11,11 @@ import pytest
 from starlette.requests import Request
 
 from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server
-from sfumato.server.application import build_application
 from sfumato.server.pages.rendering import static_files
 from sfumato.server.requests.calls import LASTING, REVALIDATED, accepts_gzip, static_reply
 from sfumato.server.rest import interface as rest
 from sfumato.server.rest.interface import openapi_document
+from sfumato.server.serving import build_application
 
 PUBLIC = {"/v1/openapi.json": REVALIDATED, **{f"/static/{name}": LASTING for name in static_files()}}
 

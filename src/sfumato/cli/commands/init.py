@@ -30,7 +30,6 @@ from sfumato.curator.cell_proposals import RowSharesWithinLimits, row_shares_wit
 from sfumato.curator.policy_drafts import (
     DetectedTable,
     TextOptions,
-    copies_folder,
     copy_table_and_count_skipped,
     detect_tables,
     expand_data_files,
@@ -46,7 +45,8 @@ from sfumato.curator.policy_drafts import (
     write_bounds,
     write_draft,
 )
-from sfumato.curator.standings import LARGE_DELTA, proposed_delta, weak_policy_warnings
+from sfumato.curator.weak_policies import LARGE_DELTA, proposed_delta, weak_policy_warnings
+from sfumato.engine.file_copies import copies_folder
 from sfumato.engine.inspecting import shared_inspection
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.descriptions import count_with_noun

@@ -24,12 +24,13 @@ from sfumato.curator.proposals.linked_table_selects import (
     fitted_rows_select,
     link_tables,
 )
-from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
+from sfumato.curator.proposals.synthesis import SynthesisProposal, propose_synthesis
 from sfumato.curator.proposals.synthesis_series import (
     SelectedCells,
     SynthesisOptions,
     SynthesisStepRunner,
     amount_to_hold,
+    parse_memory,
     run_steps,
 )
 from sfumato.curator.proposals.tab_releases import TabSeries

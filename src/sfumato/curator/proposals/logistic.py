@@ -1,12 +1,12 @@
 """A proposal of a logistic regression: Newton steps on a tab, each a scan of the rows at released coefficients.
 
 The number of scans and the share of the price that each gets are fixed before the charge
-(``inference.logistic_scans``). Every scan is a complete release, charged before it reads.
+(``inference.logistic``). Every scan is a complete release, charged before it reads.
 
 A proposal of a logistic regression with many columns: gradient steps on a tab, for prediction.
 
 A formula whose curvature has more than 1,000 different sums is fitted this way, and every other one by Newton steps:
-the formula and the policy decide it, before the charge. Numbers are cut into ranges (``inference.number_ranges``).
+the formula and the policy decide it, before the charge. Numbers are cut into ranges (``inference.formula``).
 """
 
 from __future__ import annotations
@@ -37,21 +37,30 @@ from sfumato.curator.proposals.tab_releases import OpenTabRunner, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.assumed import assumed_moments
 from sfumato.inference.design import Design, largest_scale
-from sfumato.inference.gradient_descent import LikelihoodDescent, commonest_references, regressor_coefficients
-from sfumato.inference.gradient_scans import GRADIENT_SCANS, WIDE_SCAN_SHARES, GradientScans
-from sfumato.inference.logistic import LogisticFit
-from sfumato.inference.logistic_design import LogisticDesign, logistic_design, range_logistic_design
-from sfumato.inference.logistic_scans import (
+from sfumato.inference.gradient_descent import (
+    GRADIENT_SCANS,
+    WIDE_SCAN_SHARES,
+    GradientScans,
+    LikelihoodDescent,
+    commonest_references,
+    regressor_coefficients,
+)
+from sfumato.inference.logistic import (
     SCAN_SHARES,
+    LogisticDesign,
+    LogisticFit,
     NoisyScan,
     ScanFactors,
     ScanRelease,
     ScanRowTerms,
     ScanWeights,
     design_moments,
+    logistic_design,
     mean_steps,
+    range_logistic_design,
     scan_scale,
 )
+from sfumato.inference.noise_laws import StepNoise, calibrated_step_noise
 from sfumato.inference.regression_answers import (
     FOR_PREDICTION,
     ODDS_COLUMNS,
@@ -60,7 +69,6 @@ from sfumato.inference.regression_answers import (
     logistic_answer,
     prediction_answer,
 )
-from sfumato.inference.step_noise import StepNoise, calibrated_step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.aggregates.measures import Measure
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows, for_neighbours

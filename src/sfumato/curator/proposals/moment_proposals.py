@@ -35,8 +35,7 @@ from sfumato.inference.components import (
     components_design,
 )
 from sfumato.inference.design import Design, largest_scale
-from sfumato.inference.moment_releases import MomentsRelease
-from sfumato.inference.moments import WEIGHT, MomentEstimates, NoisyMoments, moment_totals
+from sfumato.inference.moments import WEIGHT, MomentEstimates, MomentsRelease, NoisyMoments, moment_totals
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bound_by_whole_rows, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest

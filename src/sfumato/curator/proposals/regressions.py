@@ -32,12 +32,11 @@ from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.curator.proposals.tab_releases import OpenTabRunner, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.assumed import assumed_moments
-from sfumato.inference.clustered_meat import CLUSTER_CLAMP_DEVIATIONS, ClusteredMeatTerms, ScoreGrid, score_grid
 from sfumato.inference.design import Design, regression_design, regressor_design
 from sfumato.inference.formula import Formula, formula_of_columns, parse_formula
 from sfumato.inference.linear import LinearFit
-from sfumato.inference.moment_releases import MomentsRelease
-from sfumato.inference.moments import WEIGHT, MomentEstimates, NoisyMoments
+from sfumato.inference.moments import WEIGHT, MomentEstimates, MomentsRelease, NoisyMoments
+from sfumato.inference.noise_laws import StepNoise, calibrated_step_noise
 from sfumato.inference.regression_answers import (
     COLUMNS,
     TYPES,
@@ -46,20 +45,24 @@ from sfumato.inference.regression_answers import (
     regression_answer,
     robust_answer,
 )
-from sfumato.inference.robust import RobustFit, residual_coefficients
-from sfumato.inference.robust_meat import (
+from sfumato.inference.robust import (
     CLAMP_DEVIATIONS,
+    CLUSTER_CLAMP_DEVIATIONS,
     SQUARE_STEPS,
+    ClusteredMeatTerms,
     MeatDesign,
     MeatFactors,
     MeatRelease,
     MeatTerms,
     NoisyMeat,
+    RobustFit,
+    ScoreGrid,
     meat_scale,
     meat_totals,
     residual_clamp,
+    residual_coefficients,
+    score_grid,
 )
-from sfumato.inference.step_noise import StepNoise, calibrated_step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.bounding import BoundedPlan, bound_by_whole_rows, for_neighbours

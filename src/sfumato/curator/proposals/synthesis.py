@@ -7,7 +7,6 @@ step of its own: a complete release that is charged before it reads (``publish.s
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -34,6 +33,7 @@ from sfumato.curator.proposals.synthesis_series import (
     amount_to_hold,
     code_select,
     code_table,
+    parse_memory,
     refuse_too_many_cells,
     run_steps,
     step_phase_text,
@@ -109,8 +109,6 @@ _METHOD_STEPS: dict[str, Callable[[SynthesisState], StepGenerator]] = {
 }
 _MAX_BITS, _MIN_BITS = 10, 4
 _PREVIEW_ROWS = 10_000
-_MEMORY_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_MEMORY_PATTERN = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_MEMORY_UNITS)})\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -696,13 +694,3 @@ def _refuse_unmodellable_pairs(
     rule = f"the model is too small to hold both {first_name} and {second_name}, one of which determines the other"
     fix = f'allow more memory, such as memory="4 GiB", or leave {second_name} out with columns='
     raise Unsupported("too-many-cells", rule, fix=fix)
-
-
-def parse_memory(memory: object) -> int:
-    """Parse an amount of memory: bytes, or a text such as 1 GiB."""
-    if type(memory) is int and memory > 0:
-        return memory
-    match = _MEMORY_PATTERN.fullmatch(memory) if isinstance(memory, str) else None
-    if match is not None:
-        return max(1, math.floor(exact(match[1], "memory", POSITIVE) * _MEMORY_UNITS[match[2].lower()]))
-    raise InvalidParameter("memory", memory, 'an amount such as "1 GiB" or "500 MB"')

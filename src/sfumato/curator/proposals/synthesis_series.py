@@ -6,6 +6,8 @@ cells that are bought.
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +27,7 @@ from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS
 from sfumato.policy import Table
 from sfumato.privacy import Cost, Curve
 from sfumato.privacy.curve import ROUNDED_UP
-from sfumato.privacy.numbers import Number, units_rounded_up
+from sfumato.privacy.numbers import POSITIVE, Number, exact, units_rounded_up
 from sfumato.publish.marginals.attributes import Attributes, measurable_column_names
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.candidates import Outcome, Step, implied_column, implied_columns
@@ -43,6 +45,9 @@ from sfumato.publish.synthesis.state import StepGenerator
 from sfumato.publish.tab_steps import MeasureStep
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.releasing import ReleaseStrategy
+
+_MEMORY_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_MEMORY_PATTERN = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_MEMORY_UNITS)})\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -285,3 +290,13 @@ class SynthesisStepRunner:
 
 class _TimeLimitReached(Exception):
     """The time limit was reached between two steps."""
+
+
+def parse_memory(memory: object) -> int:
+    """Parse an amount of memory: bytes, or a text such as 1 GiB."""
+    if type(memory) is int and memory > 0:
+        return memory
+    match = _MEMORY_PATTERN.fullmatch(memory) if isinstance(memory, str) else None
+    if match is not None:
+        return max(1, math.floor(exact(match[1], "memory", POSITIVE) * _MEMORY_UNITS[match[2].lower()]))
+    raise InvalidParameter("memory", memory, 'an amount such as "1 GiB" or "500 MB"')

@@ -1,6 +1,5 @@
 """The web pages: complete documents rendered on the server, with plain forms that work without JavaScript.
 
-browser_sessions   cookies, sessions and form tokens
 rendering          templates, and the frame around every page
 page_contexts      the context of each template
 ask_pages          asking questions, and building SQL from form choices

@@ -20,15 +20,6 @@ from sfumato.policy.public_faces import PublicFace
 from sfumato.privacy import Neighbours
 from sfumato.privacy.amounts import format_guarantee
 from sfumato.privacy.numbers import format_exact, format_percent
-from sfumato.server.pages.browser_sessions import (
-    authenticate_visitor,
-    authenticated_form,
-    delete_cookie,
-    read_form,
-    require_same_origin,
-    session_cookie,
-    set_cookie,
-)
 from sfumato.server.pages.page_contexts import (
     BudgetPage,
     DataPage,
@@ -41,11 +32,18 @@ from sfumato.server.pages.page_contexts import (
 )
 from sfumato.server.pages.released_pages import with_svg_policy
 from sfumato.server.pages.rendering import (
+    authenticate_visitor,
+    authenticated_form,
     budget_bars,
     budget_bars_by_account,
+    delete_cookie,
     page_path,
+    read_form,
     refusal_message,
     render_page,
+    require_same_origin,
+    session_cookie,
+    set_cookie,
     standing_or_fresh_period,
     table_contexts,
 )

@@ -36,7 +36,6 @@ from sfumato.privacy.numbers import format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.approvals import RequestedRelease
 from sfumato.server.gateway import Gateway
-from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, server_origin
 from sfumato.server.pages.page_contexts import (
     AskForm,
     AskPage,
@@ -49,12 +48,16 @@ from sfumato.server.pages.page_contexts import (
 )
 from sfumato.server.pages.released_pages import file_and_redirect, page_kinds, release_and_redirect, uncharged_page
 from sfumato.server.pages.rendering import (
+    SentForm,
+    authenticate_visitor,
+    authenticated_form,
     budget_bars,
     mark_word_from,
     page_path,
     refusal_message,
     refused_character_index,
     render_page,
+    server_origin,
     standing_or_fresh_period,
     table_contexts,
     text_table,

@@ -20,7 +20,6 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import format_exact
 from sfumato.server.approvals import ShareTerms
 from sfumato.server.gateway import Gateway
-from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, server_origin
 from sfumato.server.pages.page_contexts import (
     ActRow,
     LedgerPage,
@@ -30,7 +29,15 @@ from sfumato.server.pages.page_contexts import (
     RequestsPage,
     TokenRow,
 )
-from sfumato.server.pages.rendering import page_path, refusal_message, render_page
+from sfumato.server.pages.rendering import (
+    SentForm,
+    authenticate_visitor,
+    authenticated_form,
+    page_path,
+    refusal_message,
+    render_page,
+    server_origin,
+)
 from sfumato.server.people.people_file import LINK_MINUTES
 from sfumato.server.people.users import Caller, Role, Token
 from sfumato.server.requests.calls import JSON, MAX_DIGITS, query_integer, request_gateway, run_in_thread

@@ -8,10 +8,15 @@ from starlette.routing import Route
 
 from sfumato.errors import InvalidRequest, NotSignedIn, NotThere, SfumatoError, outcome
 from sfumato.server.pages import account_pages, ask_pages, owner_pages, released_pages
-from sfumato.server.pages.browser_sessions import CROSS_SITE_PLACES, refused_page_visitor
-from sfumato.server.pages.rendering import refusal_message, render_page, static_files
+from sfumato.server.pages.rendering import (
+    CROSS_SITE_PLACES,
+    refusal_message,
+    refused_page_visitor,
+    render_page,
+    static_files,
+)
 from sfumato.server.requests.calls import Handler
-from sfumato.server.requests.problems import report_fault
+from sfumato.server.requests.responses import report_fault
 from sfumato.server.rest.routes_health import Metrics
 
 _POLICY = "/p/{policy}"

@@ -21,9 +21,17 @@ from sfumato.mechanisms import bits
 from sfumato.privacy.numbers import format_percent
 from sfumato.release.answers.receipts import Receipt
 from sfumato.server.approvals import RequestedRelease
-from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form
 from sfumato.server.pages.page_contexts import AnswerPage, AskForm, ExplainedStep, FormField, KindPage
-from sfumato.server.pages.rendering import page_path, refusal_message, render_page, standing_or_fresh_period, text_table
+from sfumato.server.pages.rendering import (
+    SentForm,
+    authenticate_visitor,
+    authenticated_form,
+    page_path,
+    refusal_message,
+    render_page,
+    standing_or_fresh_period,
+    text_table,
+)
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.flights import FlightResult
 from sfumato.server.requests import calls, proposals

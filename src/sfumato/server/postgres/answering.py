@@ -22,9 +22,8 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import ProvenToken
 from sfumato.server.people.token_spending_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
-from sfumato.server.postgres import service_tables, types
+from sfumato.server.postgres import synthetic_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
-from sfumato.server.postgres.error_reports import RefusalCounts
 from sfumato.server.postgres.lexing import blank_out_database_name
 from sfumato.server.postgres.results import (
     ResultColumn,
@@ -35,11 +34,12 @@ from sfumato.server.postgres.results import (
     text_result,
 )
 from sfumato.server.postgres.session_settings import NO_PRICE_HINT, has_amount
+from sfumato.server.postgres.statement_texts import RefusalCounts
 from sfumato.server.postgres.statements import RowsStatement, SqlRefusal
 from sfumato.server.postgres.synthetic_rows import OuterSelectOverAnswer, may_name_range_column, split_outer_select
 from sfumato.server.postgres.synthetic_tables import PublishedTables
 from sfumato.server.releases.flights import Flight, FlightResult
-from sfumato.server.releases.proposal_cache import DescribedQuestion
+from sfumato.server.releases.running_releases import DescribedQuestion
 from sfumato.server.requests.calls import run_in_thread
 
 PUBLISHED = "_published"
@@ -146,7 +146,7 @@ class StatementSource:
 
     async def reads_catalog(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog or constants."""
-        if service_tables.find_service_table(sql) is not None or await self._reads_synthetic(sql):
+        if synthetic_tables.find_service_table(sql) is not None or await self._reads_synthetic(sql):
             return False
         if _asks_backend_pid(sql):
             return True
@@ -155,7 +155,7 @@ class StatementSource:
 
     async def is_question(self, sql: str) -> bool:
         """Return whether a statement asks the curator, and so may spend."""
-        if service_tables.find_service_table(sql) is not None or await self._reads_synthetic(sql):
+        if synthetic_tables.find_service_table(sql) is not None or await self._reads_synthetic(sql):
             return False
         return not await self.reads_catalog(sql)
 
@@ -243,7 +243,7 @@ class StatementSource:
     def _describe_table_or_question(
         self, rows: RowsStatement, parameters: Sequence[Any], ranges: bool
     ) -> ResultColumns:
-        service_table = service_tables.find_service_table(rows.sql)
+        service_table = synthetic_tables.find_service_table(rows.sql)
         if service_table is not None:
             return service_table.columns
         described = self._describe_question(rows, parameters)
@@ -253,10 +253,10 @@ class StatementSource:
         self, rows: RowsStatement, parameters: Sequence[Any], price: Mapping[str, Any]
     ) -> StatementResult | Flight:
         """Return the rows of one of the session's own tables, or start the release of a question."""
-        service_table = service_tables.find_service_table(rows.sql)
+        service_table = synthetic_tables.find_service_table(rows.sql)
         if service_table is not None:
             return service_table.run(
-                service_tables.ServiceTableContext(self.gateway, self.caller(), self.policy, self.refusals)
+                synthetic_tables.ServiceTableContext(self.gateway, self.caller(), self.policy, self.refusals)
             )
         price = self._require_price(rows, parameters, price)
         request_id = f"wire-{bits.random_bits(128):032x}"

@@ -39,15 +39,15 @@ from sfumato.mechanisms import bits
 from sfumato.policy import Policy, Type
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.gateway import Gateway
-from sfumato.server.people import scram
+from sfumato.server.people import users as scram
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import protocol
 from sfumato.server.postgres.answering import PUBLISHED, StatementCatalog, StatementSource
 from sfumato.server.postgres.catalog.relations import DescribedRelation
 from sfumato.server.postgres.catalog_queue import CatalogQueue
-from sfumato.server.postgres.error_reports import RefusalCounts, error_message
 from sfumato.server.postgres.session_settings import SessionSettings, parse_token_price
 from sfumato.server.postgres.sessions import ClientSession, Reply
+from sfumato.server.postgres.statement_texts import RefusalCounts, error_message
 from sfumato.server.postgres.statements import SqlRefusal
 from sfumato.server.postgres.synthetic_tables import PublishedTables, PurchaseCache
 from sfumato.server.requests.calls import run_in_thread

@@ -11,7 +11,7 @@ from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_columns import interval_end_columns
 from sfumato.server.postgres import protocol, types
 from sfumato.server.postgres.statements import CopyFormat
-from sfumato.server.releases.proposal_cache import DescribedQuestion
+from sfumato.server.releases.running_releases import DescribedQuestion
 
 TEXT_OID = types.TEXT
 

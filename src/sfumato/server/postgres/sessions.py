@@ -29,7 +29,6 @@ from sfumato.privacy.numbers import exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres import protocol, types
 from sfumato.server.postgres.answering import StatementSource, StatementTerms
-from sfumato.server.postgres.error_reports import error_message, notice_message, rule_if_unsupported
 from sfumato.server.postgres.lexing import StatementText
 from sfumato.server.postgres.results import (
     ResultColumns,
@@ -41,7 +40,14 @@ from sfumato.server.postgres.results import (
     text_result,
 )
 from sfumato.server.postgres.session_settings import REPORTED, SessionSettings
-from sfumato.server.postgres.statement_texts import classify_text, parameter_count, parameter_oids
+from sfumato.server.postgres.statement_texts import (
+    classify_text,
+    error_message,
+    notice_message,
+    parameter_count,
+    parameter_oids,
+    rule_if_unsupported,
+)
 from sfumato.server.postgres.statements import (
     CloseCursor,
     CopyOut,

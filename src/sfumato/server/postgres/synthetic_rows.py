@@ -30,10 +30,10 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres import types
 from sfumato.server.postgres.catalog import rewriting
 from sfumato.server.postgres.catalog.answering import parse_query
-from sfumato.server.postgres.catalog.database import locked_engine
+from sfumato.server.postgres.catalog.engine import locked_engine
 from sfumato.server.postgres.catalog.engine_process import StatementLimits
 from sfumato.server.postgres.catalog.parsing import NODES, printable_name, table_references
-from sfumato.server.postgres.catalog.types import CatalogColumn, result_oid
+from sfumato.server.postgres.catalog.relations import CatalogColumn, result_oid
 from sfumato.server.postgres.results import ResultColumn, ResultColumns, StatementResult
 
 TIME_LIMIT = 20.0

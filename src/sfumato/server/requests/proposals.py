@@ -27,7 +27,7 @@ from sfumato.error_facts import shorten
 from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
-from sfumato.server.releases.proposal_cache import ProposalFacts
+from sfumato.server.releases.running_releases import ProposalFacts
 from sfumato.server.requests import responses, specs
 from sfumato.server.requests.responses import FreeReply
 from sfumato.server.requests.specs import (

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from sfumato.errors import InvalidRequest, SfumatoError
 from sfumato.plots.picture import JSON_KIND, Picture
 from sfumato.privacy.codec_schemas import Schema, SchemaBuilder
-from sfumato.server.requests import problems
+from sfumato.server.requests import responses as problems
 from sfumato.server.requests.calls import (
     JSON,
     MAX_DIGITS,
@@ -30,8 +30,7 @@ from sfumato.server.requests.calls import (
     StaticReply,
     static_reply,
 )
-from sfumato.server.requests.problems import fault_response, problem_response
-from sfumato.server.requests.responses import Description
+from sfumato.server.requests.responses import Description, fault_response, problem_response
 from sfumato.server.rest import routes_health, routes_owner, routes_policies, routes_requests
 from sfumato.server.rest.routes_health import Metrics
 from sfumato.version import __version__

@@ -20,8 +20,7 @@ from typing import Any
 
 from sfumato.policy import Policy, read
 from sfumato.server.postgres.catalog import PolicyCatalog
-from sfumato.server.postgres.catalog.relations import describe_relations
-from sfumato.server.postgres.catalog.types import postgres_types
+from sfumato.server.postgres.catalog.relations import describe_relations, postgres_types
 
 FOLDER = Path(__file__).parent
 DATABASE, USER, OWNER = "clinic", "ana", "sfumato"

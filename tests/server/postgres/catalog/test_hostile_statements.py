@@ -16,8 +16,8 @@ import pytest
 
 from server.postgres.catalog.captured import catalog, policy, statements
 from sfumato.errors import Unsupported
-from sfumato.server.postgres.catalog import answering, database, engine, engine_process, functions, parsing
-from sfumato.server.postgres.catalog.database import CatalogDatabase
+from sfumato.server.postgres.catalog import answering, engine, engine_process, functions, parsing
+from sfumato.server.postgres.catalog.engine import CatalogDatabase
 from sfumato.server.postgres.catalog.engine_process import count_letters
 from sfumato.server.postgres.catalog.policy_rows import DatabaseAndUser
 
@@ -117,7 +117,7 @@ def test_mutated_statements_are_answered_or_refused(*, long: bool) -> None:
 
 @pytest.fixture
 def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "TIME_LIMIT", 0.3)
+    monkeypatch.setattr(engine, "TIME_LIMIT", 0.3)
 
 
 @pytest.mark.usefixtures("bounded")
@@ -174,7 +174,7 @@ def test_the_process_of_the_engine_has_a_limit_of_memory() -> None:
     assert process is not None
     limits = Path(f"/proc/{process.pid}/limits").read_text()
     (limited,) = (line.split()[3] for line in limits.splitlines() if line.startswith("Max address space"))
-    assert database.MEMORY_LIMIT < int(limited) < 4 * database.MEMORY_LIMIT
+    assert engine.MEMORY_LIMIT < int(limited) < 4 * engine.MEMORY_LIMIT
 
 
 def test_an_engine_that_has_ended_is_replaced() -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from sqlglot import exp
 
 from sfumato.policy import Policy
-from sfumato.server.postgres.catalog.database import CatalogDatabase
+from sfumato.server.postgres.catalog.engine import CatalogDatabase
 from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
     catalog_refusal,
@@ -24,10 +24,15 @@ from sfumato.server.postgres.catalog.parsing import (
     table_schema,
 )
 from sfumato.server.postgres.catalog.policy_rows import DatabaseAndUser
-from sfumato.server.postgres.catalog.relations import DescribedRelation, catalog_relations
+from sfumato.server.postgres.catalog.relations import (
+    CatalogColumn,
+    CatalogRows,
+    DescribedRelation,
+    catalog_relations,
+    type_oid,
+)
 from sfumato.server.postgres.catalog.result_columns import column_name, declared_oids
 from sfumato.server.postgres.catalog.rewriting import NameMeanings, rewrite_for_duckdb
-from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows, type_oid
 
 MAX_CACHED_BYTES, MAX_ENTRY_BYTES = 8 * 2**20, 65_536
 """The most bytes of the answers that are kept for one user, and of one of them."""

@@ -256,7 +256,7 @@ def require_type_name(data_type: exp.Expr) -> str:
 
 @cache
 def _types_by_name() -> Mapping[str, object]:
-    from sfumato.server.postgres.catalog.types import postgres_types
+    from sfumato.server.postgres.catalog.relations import postgres_types
 
     return postgres_types()
 

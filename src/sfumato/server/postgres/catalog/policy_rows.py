@@ -15,14 +15,17 @@ from typing import Any
 
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog.relations import (
+    ARRAY_PREFIX,
     SCHEMA,
     SERVICE_SCHEMA,
     CatalogRelation,
     DescribedColumn,
     DescribedRelation,
+    PostgresType,
     catalog_relations,
+    postgres_types,
+    type_oid,
 )
-from sfumato.server.postgres.catalog.types import ARRAY_PREFIX, PostgresType, postgres_types, type_oid
 
 Row = Mapping[str, Any]
 """Values by column; columns that are left out have their type's default."""

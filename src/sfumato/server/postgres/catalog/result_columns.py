@@ -11,8 +11,7 @@ from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.server.postgres.catalog.parsing import require_type_name, table_schema
-from sfumato.server.postgres.catalog.relations import catalog_relations
-from sfumato.server.postgres.catalog.types import type_oid
+from sfumato.server.postgres.catalog.relations import catalog_relations, type_oid
 
 Columns = list[tuple[str, int | None]]
 """Names and type OIDs; None where the type follows from the value."""

@@ -21,9 +21,14 @@ from sfumato.server.postgres.catalog.parsing import (
     require_type_name,
     table_references,
 )
-from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, SCHEMA, CatalogRelation, catalog_relations
+from sfumato.server.postgres.catalog.relations import (
+    FUNCTION_SCHEMA,
+    SCHEMA,
+    CatalogRelation,
+    catalog_relations,
+    duckdb_type,
+)
 from sfumato.server.postgres.catalog.result_columns import column_name
-from sfumato.server.postgres.catalog.types import duckdb_type
 
 NAME_TYPES = ("text", "varchar", "name", "bpchar", "char")
 """Types whose values are texts."""
