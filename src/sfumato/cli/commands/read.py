@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     metavar="SHARE",
     default="0.01",
     show_default=True,
-    help="The probability that the attacker gives to a fact about a person before any answer.",
+    help="How probable the attacker considers a fact about a person before any answer.",
 )
 @click.option(
     "--neighbours",
