@@ -172,7 +172,9 @@ def test_a_changed_tree_differs_only_there() -> None:
 
 
 def test_the_tests_of_a_block_are_its_recorded_ones_and_their_other_examples(tmp_path: Path) -> None:
-    """Short tests that run little come first, and those that killed a mutant of the same function before them."""
+    """Short tests that run little come first, and those that killed a mutant of the same function before them; last
+    those of which another example ran another function of the module.
+    """
     site = site_of(TURNED)
     function = site.mutant.function
     index = block_indexes(function.module, function.qualname)[id(site_node(site))]
@@ -183,11 +185,13 @@ def test_the_tests_of_a_block_are_its_recorded_ones_and_their_other_examples(tmp
         {"test": "other", "seconds": 1, "blocks": [], "imported": [], "ran": "1"},
         {"test": "close[1]", "seconds": 0.1, "blocks": ["a third"], "imported": [], "ran": "2"},
         {"test": "close[2]", "seconds": 0.1, "blocks": [], "imported": [], "ran": "4"},
+        {"test": "near[1]", "seconds": 0.1, "blocks": [f"{function.module}:elsewhere:0"], "imported": [], "ran": "8"},
     ]
     (tmp_path / "tests.main").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"half')
     records = Records(tmp_path)
     examples = {"close": ["close[1]", "close[2]", "close[3]"], "other": ["other"]}
-    assert records.covering(site, examples, Killers()) == ["close[1]", "close[3]", "broad"]
+    examples |= {"near": ["near[1]", "near[2]"]}
+    assert records.covering(site, examples, Killers()) == ["close[1]", "close[3]", "broad", "near[2]"]
     killed = {"mutant": TURNED, "outcome": "killed", "test": "broad"}
     assert records.covering(site, examples, Killers([killed] * 9))[0] == "broad"
     assert records.imported == {"zlib"}

@@ -15,12 +15,12 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from sfumato.error_facts import quote_parameter
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import POSITIVE, Range, exact, format_exact
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import quote_parameter
 
 Value = int | Fraction | str | bool | dt.date | dt.datetime
 """A public value, exact."""

@@ -15,7 +15,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, INTERRUPTED, print_wa
 from sfumato.cli.common.output import ProgressPrinter, print_table as show_table
 from sfumato.errors import SfumatoError
 from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.sql.question_files import split_questions
+from sfumato.plan.sql.text import split_questions
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:

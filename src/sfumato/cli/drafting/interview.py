@@ -23,11 +23,11 @@ from typing import TypeVar
 
 import click
 
+from sfumato.error_facts import quote_parameter
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import ROW
 from sfumato.privacy.numbers import format_probability
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import quote_parameter
 from sfumato.untrusted import escape_unprintable
 
 SAVED_ANSWERS_NAME = ".sfumato-init.json"
