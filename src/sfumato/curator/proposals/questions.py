@@ -227,8 +227,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
             options = tuple(option for option in options if option.strategy is self.strategy)
             if not options:
                 rule = f"one of those that this question allows ({', '.join(applicable)})"
-                fix = f"leave out strategy, or write strategy={applicable[0]!r}"
-                raise InvalidParameter("strategy", self.strategy.value, rule, fix=fix)
+                raise InvalidParameter("strategy", self.strategy.value, rule, fix=f"write strategy={applicable[0]!r}")
         return tuple(for_neighbours(option, self._context.policy.neighbours) for option in options)
 
     def _declared_group_boundings(self) -> tuple[BoundedPlan, ...]:
