@@ -604,7 +604,7 @@ MUTANTS = (
         "engine.lowering.sampled_rows:ranks",
         "mixed_rank(_key_numbers(rows), (high, low))",
         "mixed_rank(_key_numbers(rows), (integer_constant(1), integer_constant(1)))",
-        ("safety/test_samples.py::test_each_key_chooses_groups_anew",),
+        (f"{_GROUPS}::test_more_groups_are_ranked_anew_by_each_key",),
     ),
     Mutant(
         "the rows of a sample are ranked without their unit's seed",
