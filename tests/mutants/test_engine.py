@@ -418,7 +418,7 @@ MUTANTS = (
         "a unit within its limits loses its number where rows are joined to those beyond",
         Kind.LIMITS,
         "engine.lowering.sample_ranks:_bear_numbers",
-        "join.relation == _HEAVY_UNITS and join.alias == _ALIAS and not join.outer",
+        "join.relation == _HEAVY_UNITS and join.alias == _ALIAS and (not join.outer)",
         "join.relation == _HEAVY_UNITS and join.alias == _ALIAS",
         (f"{_GROUPS}::test_the_sample_is_the_next_groups_in_turn",),
     ),
