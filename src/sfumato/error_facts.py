@@ -170,6 +170,11 @@ _ALTERNATIVES = re.compile(
 _LIST_OF_NAMES = re.compile(r"(?:one of|a list of names from|one of the columns|(?:a list|sets) of [^:]* among) (.+)")
 _ONE_OF_ONE = re.compile(r"one of ([^\W\d]\w*)")
 _ONLY_CHOICE = re.compile(r"('\w+'), the only choice")
+_NUMBERS = re.compile(
+    rf"a (?:non-empty )?(?:list|tuple|sequence) of (?:different |ascending )?(whole )?numbers"
+    rf"(?: from ({_NUMBER}) to ({_NUMBER})| ≥ ({_NUMBER}))?(?:,.*)?"
+)
+_ONE_OR_MORE = re.compile(r"\b(?:one or more|at least one|non-empty|a list of 1 to|a tuple of 1 to)\b")
 _UNIT_INTERVAL = re.compile(
     r"a number in [(\[]0, 1[)\]]|a number from 0 to 1|(?:strictly )?between 0 and 1\b.*|a probability .*|a share .* 1"
 )
@@ -225,6 +230,10 @@ def _suggestions(parameter: str, name: str, value: object, allowed: str) -> Iter
         yield f"remove the second {repeated} from {name}"
     if re.search(r"(increasing|ascending|rising) order", allowed) and not _is_sorted(value):
         yield f"sort the values of {name}"
+    if isinstance(value, (list, tuple)) and not value and _ONE_OR_MORE.search(allowed):
+        yield f"give {name} at least one entry"
+    if (entry_fix := _replaced_entry(value, allowed)) is not None:
+        yield entry_fix
     choices = _choices(allowed)
     is_list |= bool(choices) and isinstance(value, (list, tuple))
     close = _closest(value, choices)
@@ -268,6 +277,27 @@ def _repeated(value: object) -> str | None:
     return next((entry for index, entry in enumerate(entry_texts) if entry in entry_texts[:index]), None)
 
 
+def _replaced_entry(value: object, allowed: str) -> str | None:
+    """Return how to correct the first entry of a list that a rule about numbers does not allow."""
+    match = _NUMBERS.fullmatch(allowed)
+    if match is None or not isinstance(value, (list, tuple)):
+        return None
+    limit_texts = (match[2] or match[4] or "-inf", match[3] or "inf")
+    try:
+        low, high = (float(text.replace(",", "")) for text in limit_texts)
+    except ValueError:  # such as 2^62
+        return None
+    noun = "a whole number" if match[1] else "a number"
+    limits = f" from {match[2]} to {match[3]}" if match[2] else f" ≥ {match[4]}" if match[4] else ""
+    for entry in filter(_is_plain, value[:_MAX_PARTS]):
+        if isinstance(entry, str) and not match[1]:
+            continue  # the text of an exact number
+        is_number = type(entry) is int or (type(entry) is float and not match[1])
+        if not is_number or not low <= entry <= high:
+            return f"replace {repr(entry)[:40]} by {noun}{limits}"
+    return None
+
+
 def _is_plain(entry: object) -> bool:
     """Return whether a refused value, or each part of a pair, is compared and printed by code that cannot fail."""
     parts = entry if type(entry) is tuple else (entry,)
@@ -297,7 +327,8 @@ def _choices(allowed: str) -> list[str]:
     else:
         return []
     parts = re.split(r", or |, | or ", alternatives)
-    return parts if len(parts) <= _MAX_PARTS and not any(" " in part for part in parts) else []
+    has_words = any(" " in part and part[0] not in "'\"" for part in parts)
+    return parts if len(parts) <= _MAX_PARTS and not has_words else []
 
 
 def _closest(value: object, choices: Sequence[str]) -> str | None:

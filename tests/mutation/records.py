@@ -15,6 +15,8 @@ from typing import Any
 from mutation.rules import Site
 from mutation.sources import ROOT, block_indexes, functions, module_path, module_tree
 
+_MOST_NEARBY = 60
+"""Tests that are run in the hope that they enter a function: of test functions that enter another one of its module."""
 KILLED = frozenset({"killed", "hung"})
 """Outcomes that the suite notices: a test fails, or it runs into a limit of time that it is far from otherwise."""
 
@@ -94,8 +96,8 @@ class Records:
         """List the tests that ran a mutant's block, the likeliest to notice first.
 
         ``examples`` lists all tests of a test function: those that were not recorded may run every block of a function
-        that another one entered. The n-th test of one function waits n times as long, and functions that have killed
-        before are preferred.
+        that another one entered, and functions of a module that another one entered, which are tried last. The n-th
+        test of one function waits n times as long, and functions that have killed before are preferred.
         """
         function, name = site.mutant.function, str(site.mutant)
         index = block_indexes(function.module, function.qualname)[id(site_node(site))]
@@ -112,7 +114,20 @@ class Records:
             tested = function_name(test)
             ranked.append((price * (1 + seen[tested]) / killers.weight(name, test), test))
             seen[tested] += 1
-        return [test for _, test in sorted(ranked)]
+        return [test for _, test in sorted(ranked)] + self._nearby(function.module, examples, prices)
+
+    def _nearby(self, module: str, examples: Mapping[str, Sequence[str]], near: Iterable[str]) -> list[str]:
+        """List unrecorded tests of which another example ran anything of a module, the cheapest first."""
+        known, masks, prices = {*near}, dict[int, int](), dict[str, float]()
+        for name, recorded in self._first.items():
+            numbers = recorded.numbers
+            if id(numbers) not in masks:
+                bits = (1 << number for block, number in numbers.items() if block.startswith(f"{module}:"))
+                masks[id(numbers)] = sum(bits)
+            if recorded.ran & masks[id(numbers)]:
+                others = (test for test in examples.get(name, ()) if test not in self._tests and test not in known)
+                prices |= dict.fromkeys(others, recorded.price)
+        return sorted(prices, key=lambda test: (prices[test], test))[:_MOST_NEARBY]
 
     def finished(self, *, killed_only: bool = False) -> set[str]:
         return {line["mutant"] for line in self.results() if line["outcome"] in KILLED or not killed_only}

@@ -9,8 +9,9 @@ import gc
 import os
 import shutil
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -58,7 +59,8 @@ class LiveFunctions:
         function = site.mutant.function
         changed = mutated_definition(site, MARKER)
         module = compile(changed, str(module_path(function.module)), "exec", dont_inherit=True)
-        (code,) = [code for code in _codes(module) if code.co_qualname == function.qualname and _outermost(code)]
+        codes = list(_codes(module))
+        (code,) = [code for code in codes if code.co_qualname == function.qualname and _outermost(code)]
         live = self._by_code[_code_key(code)]
         if not live:
             raise NotReplaceable(f"{function} is not found among the live functions")
@@ -67,6 +69,17 @@ class LiveFunctions:
                 target.__code__ = code
             except ValueError as error:
                 raise NotReplaceable(str(error)) from error
+        self._replace_nested([code for code in codes if code.co_qualname.startswith(f"{function.qualname}.<locals>.")])
+
+    def _replace_nested(self, codes: list[CodeType]) -> None:
+        """Exchange the code of functions that the changed one returned before, such as those of a table that was made
+        when its module was imported; of two on one line it is not known which is which.
+        """
+        keys = Counter(map(_code_key, codes))
+        for code in codes:
+            for target in self._by_code[_code_key(code)] if keys[_code_key(code)] == 1 else ():
+                with suppress(ValueError):  # it lost a variable of its closure
+                    target.__code__ = code
 
 
 def _code_key(code: CodeType) -> tuple[str, str, int]:

@@ -114,6 +114,24 @@ def test_a_change_reaches_importers_and_subprocesses_and_tells_that_it_ran(tmp_p
     assert said == [True]
 
 
+def test_a_change_reaches_functions_that_were_made_when_a_module_was_imported() -> None:
+    name = "release.noisy_rows.noisy_columns:_lift_corner_operation | extreme | np.maximum → np.minimum | 0"
+
+    def work() -> str:
+        import numpy as np
+
+        from sfumato.release.noisy_rows.noisy_columns import _FUNCTIONS, NumberColumn
+
+        ran: list[bool] = []
+        install_builtins(lambda: ran.append(True))
+        LiveFunctions().replace(site_of(name))
+        columns = [NumberColumn(*(np.array([end]) for end in (2.0, 1.0, 3.0))) for _ in range(2)]
+        total = _FUNCTIONS["+"](None, columns)  # type: ignore[arg-type]
+        return f"{len(ran)} {total.high}"  # type: ignore[union-attr]
+
+    assert in_child(work) == "1 [2.]"
+
+
 def test_draws_are_reused_where_they_are_equal() -> None:
     def work() -> str:
         import numpy as np
@@ -172,7 +190,9 @@ def test_a_changed_tree_differs_only_there() -> None:
 
 
 def test_the_tests_of_a_block_are_its_recorded_ones_and_their_other_examples(tmp_path: Path) -> None:
-    """Short tests that run little come first, and those that killed a mutant of the same function before them."""
+    """Short tests that run little come first, and those that killed a mutant of the same function before them; last
+    those of which another example ran another function of the module.
+    """
     site = site_of(TURNED)
     function = site.mutant.function
     index = block_indexes(function.module, function.qualname)[id(site_node(site))]
@@ -183,11 +203,13 @@ def test_the_tests_of_a_block_are_its_recorded_ones_and_their_other_examples(tmp
         {"test": "other", "seconds": 1, "blocks": [], "imported": [], "ran": "1"},
         {"test": "close[1]", "seconds": 0.1, "blocks": ["a third"], "imported": [], "ran": "2"},
         {"test": "close[2]", "seconds": 0.1, "blocks": [], "imported": [], "ran": "4"},
+        {"test": "near[1]", "seconds": 0.1, "blocks": [f"{function.module}:elsewhere:0"], "imported": [], "ran": "8"},
     ]
     (tmp_path / "tests.main").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"half')
     records = Records(tmp_path)
     examples = {"close": ["close[1]", "close[2]", "close[3]"], "other": ["other"]}
-    assert records.covering(site, examples, Killers()) == ["close[1]", "close[3]", "broad"]
+    examples |= {"near": ["near[1]", "near[2]"]}
+    assert records.covering(site, examples, Killers()) == ["close[1]", "close[3]", "broad", "near[2]"]
     killed = {"mutant": TURNED, "outcome": "killed", "test": "broad"}
     assert records.covering(site, examples, Killers([killed] * 9))[0] == "broad"
     assert records.imported == {"zlib"}

@@ -230,7 +230,7 @@ def test_a_round_number_is_returned_only_if_it_was_enough_itself() -> None:
     for missed in (F(3, 10), F(299999999999999, 10**15)):
         limit = F(3, 10) - F(1, 2**52)
         found = least_parameter_by_shortfall(
-            lambda size, missed=missed: -1.0 if size >= limit and size != missed else 0.5, "a goal"
+            lambda size, limit=limit, missed=missed: -1.0 if size >= limit and size != missed else 0.5, "a goal"
         )
         assert limit <= found <= limit * (1 + F(1, 2**44))
         assert found != missed
@@ -499,10 +499,10 @@ def test_a_step_of_many_is_as_large_as_advanced_composition_allows() -> None:
     assert_refused(lambda: theorems.advanced(sf.Guarantee("300.1"), 1, "0.5"), "ε ≤ 300")
 
 
-def test_a_step_is_found_by_forty_halvings_and_rounded_down_to_twelve_decimals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worked out in 40 digits, with what the bound is rounded up by; a step below 10⁻¹² is not rounded, and one that just fits is taken."""
-    few = [("1e-6", 100), ("1e-9", 10), ("0.01", 1000), ("0.5", 3), *(("0.25", steps) for steps in range(7, 17))]
-    for delta, steps in few:
+def test_a_step_is_found_by_forty_halvings_and_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 40 digits, with what the bound is rounded up by. One below 10⁻¹² is not rounded; one that fits is taken."""
+    few = [("1e-6", 100), ("1e-9", 10), ("0.01", 1000), ("0.5", 3)]
+    for delta, steps in [*few, *(("0.25", steps) for steps in range(7, 17))]:
         with mpmath.workdps(40):
             slope = mpmath.sqrt(2 * steps * mpmath.log(1 / mpmath.mpf(delta)))
             root = mpmath.findroot(

@@ -265,7 +265,8 @@ def _parse_real(value: object, name: str) -> Fraction:
 
 def _parse_text(value: object, name: str) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
-        raise InvalidParameter(name, value, f"text of at most {MAX_TEXT_LENGTH:,} characters")
+        fix = "shorten the text" if isinstance(value, str) else ""
+        raise InvalidParameter(name, value, f"text of at most {MAX_TEXT_LENGTH:,} characters", fix=fix)
     if "\0" in value or (not value.isascii() and _has_lone_surrogate(value)):
         rule = "text without NUL characters or unpaired surrogates, which no engine can store"
         raise InvalidParameter(name, value, rule, fix="remove these characters")

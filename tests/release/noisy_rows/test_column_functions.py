@@ -606,3 +606,20 @@ def test_other_columns_as_numbers_and_as_truths() -> None:
     assert (made.true.tolist(), made.known.tolist()) == ([True, False, False], [True, True, False])
     assert made.sure.all()
     assert as_truths(truth) is truth
+
+
+@pytest.mark.parametrize("function", ["/", "%"])
+@pytest.mark.parametrize(("low", "high"), [(-1, 0), (0, 1), (-1, 1), (0, 0), (-2, -1), (1, 2)])
+def test_a_divisor_that_may_be_zero_leaves_no_range_and_no_certainty(function: str, low: int, high: int) -> None:
+    """Also where 0 is an end of its range; it is certainly 0, or certainly another number, where it has one value."""
+    left = NumberColumn(np.array([6.0]), np.array([5.0]), np.array([7.0]))
+    right = NumberColumn(np.array([(low + high) / 2]), np.array([float(low)]), np.array([float(high)]))
+    found = as_numbers(called(function, left, right))
+    may_be_zero = low <= 0 <= high
+    if may_be_zero:
+        assert (found.low[0], found.high[0]) == (-INFINITY, INFINITY)
+    elif function == "/":
+        ends = [a / b for a in (5, 7) for b in (low, high)]
+        assert (found.low[0], found.high[0]) == (min(ends), max(ends))
+    assert found.nulls_sure is not None
+    assert bool(np.all(found.nulls_sure)) is (not may_be_zero or low == high)

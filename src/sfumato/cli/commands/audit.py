@@ -29,7 +29,7 @@ _PIPE_WIDTH = 100
     "--questions", type=click.Path(path_type=Path), metavar="FILE", help="Audit the questions of this .sql file first."
 )
 @click.option(
-    "--seed", metavar="N", type=int, help="Repeat the random questions of an earlier audit: the seed that it printed."
+    "--seed", metavar="N", type=int, help="The seed that an earlier audit printed, to ask its random questions again."
 )
 @click.option(
     "--html",

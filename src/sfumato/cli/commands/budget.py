@@ -207,7 +207,7 @@ def _read_lines(policy: Path, analyst: str | None, ledger: Path | str | None, se
     metavar="SHARE",
     default="0.01",
     show_default=True,
-    help="The probability that the attacker gives to a fact about a person before any answer.",
+    help="How probable the attacker considers a fact about a person before any answer.",
 )
 @click.option(
     "--neighbours",

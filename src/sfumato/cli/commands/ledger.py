@@ -130,8 +130,7 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Accept that charges missing from FROM are forgotten: those made after its last line, in a ledger that is "
-    "lost.",
+    help="Accept that charges made after the last line of FROM, in a ledger that is now lost, are forgotten.",
 )
 def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_loss: bool) -> None:
     """Move a ledger: copy every line of FROM unchanged to TO, a new file or an empty ledger in a database.

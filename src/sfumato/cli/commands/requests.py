@@ -220,7 +220,8 @@ def publish(policy: str, lines: tuple[int, ...], purpose: str, server: str, as_j
     "measures",
     multiple=True,
     metavar="NAME",
-    help="How rows may be used: count (counts only), sum, rank, distinct, frequent. Repeatable.  [default: all]",
+    help="What may be computed from rows: count (counts only), sum, rank, distinct or frequent. Repeatable.  "
+    "[default: all]",
 )
 @_purpose
 @_server

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Plot the totals as a line with a band to a .svg, .png or .html file.",
+    help="Plot the totals as a line, and their ranges as a band, to a .svg, .png or .html file.",
 )
 @options.whole_receipt
 def running_command(

@@ -255,7 +255,8 @@ class SessionProposal(RehearseAlias, StoredProposal):
         value_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         if value_epsilon is not None and value_epsilon >= total_epsilon:
             rule = f"below the whole price, ε = {format_exact(total_epsilon)}"
-            raise InvalidParameter("values_epsilon", format_exact(value_epsilon), rule)
+            fix = "give a part of the price, such as half of it"
+            raise InvalidParameter("values_epsilon", format_exact(value_epsilon), rule, fix=fix)
         return AboveThreshold(
             total_epsilon - (value_epsilon or 0),
             int(self.threshold / self.grid),
