@@ -41,8 +41,7 @@ from sfumato.curator.previews.explaining import (
     require_delta_for_discovery,
     require_short_keys,
 )
-from sfumato.curator.previews.forecast_rows import ForecastRows, forecast_rows
-from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.previews.previewing import ForecastRows, forecast_rows, preview_release
 from sfumato.curator.proposals import question_advice as refusals
 from sfumato.curator.proposals.bought_synopses import (
     FreeAnswer,
@@ -103,8 +102,7 @@ from sfumato.release.discovered_groups import DiscoveredGroupsRelease, max_keys_
 from sfumato.release.measured import MAX_NUMBERS, DeclaredGroupsRelease, NoisyMeasurements, notes_by_column
 from sfumato.release.noisy_rows.finishing import count_jointly_held_ranges
 from sfumato.release.parts.other_parts import build_other_part
-from sfumato.release.parts.question_parts import NamedNoise, OtherPart
-from sfumato.release.parts.shares import WeightedRequests
+from sfumato.release.parts.shares import NamedNoise, OtherPart, WeightedRequests
 from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease, price_release
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
