@@ -23,6 +23,7 @@ from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain, Type
 from sfumato.privacy import numbers, shape
 from sfumato.privacy.losses import BoundedRangeLoss
+from sfumato.publish.marginals.planning import MarginalWorkload
 from sfumato.release import releasing
 from sfumato.release.comparisons import ThresholdAnswer
 from sfumato.release.measured import ResultEstimator, _in_measure_units
@@ -233,3 +234,13 @@ def test_a_file_that_looks_the_same_keeps_the_table_that_is_read_now() -> None:
     Described.change_token = "later"
     found = joined_sources.describe_source(Described(), None, [last], keyed)
     assert (found.fingerprint, found.look, found.part) == ("content:new", "look:later", "part:visits")
+
+
+@pytest.mark.parametrize(
+    ("columns", "ways", "rule"),
+    [(1, 2, "1, because there is only one column"), (2, 3, "between 1 and 2"), (3, 0, "between 1 and 3")],
+)
+def test_marginals_of_more_columns_than_there_are_do_not_exist(columns: int, ways: int, rule: str) -> None:
+    with pytest.raises(InvalidParameter, match=rule):
+        MarginalWorkload.ways(columns, ways)
+    assert len(MarginalWorkload.ways(columns, columns).sets) == 1
