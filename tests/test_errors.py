@@ -252,6 +252,12 @@ def test_what_is_not_written_is_not_told() -> None:
         (0, "higher", ""),
         (object(), "a plan with one total", ""),
         (errors.ValueWords("words"), "a list of names", ""),
+        ((1.5,), "a tuple of numbers from 0 to 1", "replace 1.5 by a number from 0 to 1"),
+        ([3, 0.5], "a list of whole numbers", "replace 0.5 by a whole number"),
+        ([0, -1], "a tuple of numbers ≥ 0", "replace -1 by a number ≥ 0"),
+        ([0, 1], "a list of whole numbers from 1 to 1,000,000", "replace 0 by a whole number from 1 to 1,000,000"),
+        ((), "a tuple of one or more findings", "give limit at least one entry"),
+        ("circle", "one of 'tree', 'each day'", "for example, set limit to 'tree'"),
     ],
 )
 def test_a_refused_parameter_has_an_example_or_a_correction(value: object, allowed: str, fix: str) -> None:

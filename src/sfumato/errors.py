@@ -54,13 +54,17 @@ from sfumato.error_facts import (
     OUTCOMES as OUTCOMES,
     ErrorOutcome as ErrorOutcome,
     ValueWords as ValueWords,
+    error_message,
     exhausted_budget_message,
+    name_only_choice,
+    parse_exact_fact,
+    quote_parameter,
     shorten as shorten,
     shorten_to_line,
+    suggest_fix,
     to_json_value,
 )
-from sfumato.number_formats import format_amount, format_requested, format_rounded_down, parse_optional_exact
-from sfumato.suggested_fixes import name_only_choice, quote_parameter, suggest_fix
+from sfumato.number_formats import format_amount, format_requested, format_rounded_down
 
 MIN_USEFUL_EPSILON = Fraction(1, 10**9)
 """An ε below which the noise of a count exceeds a billion, and much other noise is too wide to be drawn."""
@@ -75,7 +79,7 @@ class SfumatoError(Exception):
     """Names of facts that are exact numbers, or mappings to them: serialised as texts."""
 
     def __init__(self, rule: str, *, place: str, fix: str) -> None:
-        super().__init__(_message(rule, place, fix))
+        super().__init__(error_message(rule, place, fix))
         self.rule = rule
         self.place = place
         self.fix = fix
@@ -83,7 +87,7 @@ class SfumatoError(Exception):
     def within(self, whole: str) -> SfumatoError:
         """Return the same refusal with its place prefixed by an enclosing one."""
         place = f"{whole}: {self.place}"
-        return _rebuild(type(self), _message(self.rule, place, self.fix), {**vars(self), "place": place})
+        return _rebuild(type(self), error_message(self.rule, place, self.fix), {**vars(self), "place": place})
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -615,8 +619,7 @@ class LedgerBehind(LedgerUnavailable):
             "newest lines that is kept outside the ledger",
             place=f"line {number}",
             fix="restore the newest ledger; if it is lost, its owner can run `sfumato ledger acknowledge FILE --reason "
-            "…`, "
-            "or ledger.acknowledge(anchor, reason=…), which raises the totals to those of the anchor",
+            "…`, or ledger.acknowledge(anchor, reason=…), which raises the totals to those of the anchor",
         )
         self.number = number
 
@@ -624,10 +627,6 @@ class LedgerBehind(LedgerUnavailable):
 def outcome(error: SfumatoError) -> ErrorOutcome:
     """Return the exit code and HTTP status of an error. All refused questions have the same, whatever their code."""
     return OUTCOMES.get(error.code, OUTCOMES[type(error).code])
-
-
-def _message(rule: str, place: str, fix: str) -> str:
-    return f"{rule}\n  place: {place}" + (f"\n  fix:   {fix}" if fix else "")
 
 
 def _rebuild(kind: type[SfumatoError], message: str, facts: Mapping[str, object]) -> SfumatoError:
@@ -668,7 +667,7 @@ def from_json(source: str) -> SfumatoError:
     kind = {error_class.code: error_class for error_class in _error_classes()}.get(document["kind"], SfumatoError)
     attributes = {name: _parse_fact(kind, name, value) for name, value in _check_facts(kind, document).items()}
     fields = {name: document[name] for name in _TEXT_FIELDS if name != "code" or document["code"] != kind.code}
-    return _rebuild(kind, _message(document["rule"], document["place"], document["fix"]), {**fields, **attributes})
+    return _rebuild(kind, error_message(document["rule"], document["place"], document["fix"]), {**fields, **attributes})
 
 
 def _error_classes(kind: type[SfumatoError] = SfumatoError) -> Iterator[type[SfumatoError]]:
@@ -684,9 +683,7 @@ def _invalid_json(source: object) -> InvalidParameter:
 def _check_facts(kind: type[SfumatoError], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a document; refuse names that are no identifiers, or that the class already has."""
     facts = document.get("facts")
-    if not isinstance(facts, dict):
-        raise _invalid_json(document)
-    if any(
+    if not isinstance(facts, dict) or any(
         not name.isidentifier() or name.startswith("_") or hasattr(kind, name) or name in _TEXT_FIELDS for name in facts
     ):
         raise _invalid_json(document)
@@ -695,11 +692,7 @@ def _check_facts(kind: type[SfumatoError], document: Mapping[str, Any]) -> dict[
 
 def _parse_fact(kind: type[SfumatoError], name: str, value: Any) -> Any:
     """Parse a fact: exact numbers are those that the class lists in ``amounts``."""
-    if name not in kind.amounts:
-        return value
     try:
-        if isinstance(value, dict):
-            return {key: parse_optional_exact(text) for key, text in value.items()}
-        return parse_optional_exact(value)
+        return parse_exact_fact(value) if name in kind.amounts else value
     except ValueError:
         raise _invalid_json(value) from None

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from compatibility import workspace
-from sfumato.curator.policy_account import DryCharge
+from sfumato.curator.dry_charges import DryCharge
 from sfumato.ledger.accounts.approvals import RequestUse
 from sfumato.ledger.approval_requests import ProposedCharge
 from sfumato.ledger.transaction import Transaction

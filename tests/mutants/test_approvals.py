@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "an edited policy keeps its hash",
         Kind.CONSENT,
-        "curator.policy_account:policy_hash",
+        "curator.dry_charges:policy_hash",
         "policy.size, shares, rules",
         "policy.size, rules",
         (f"{_DESK}::test_an_edited_policy_needs_a_new_approval",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "an approval is for rows of any source",
         Kind.CONSENT,
-        "curator.policy_account:policy_hash",
+        "curator.dry_charges:policy_hash",
         "rules, sources",
         "rules",
         (f"{_DESK}::test_an_approval_is_for_the_declared_source",),
@@ -296,7 +296,7 @@ MUTANTS = (
     Mutant(
         "discovered groups are not noticed",
         Kind.CONSENT,
-        "curator.policy_account:_ReadingRecorder.dry_charge",
+        "curator.dry_charges:_ReadingRecorder.dry_charge",
         "isinstance(reading, DiscoveredTotals)",
         "False",
         (f"{_DRY}::test_discovered_groups_are_noticed",),
@@ -376,7 +376,7 @@ MUTANTS = (
     Mutant(
         "a dry charge charges",
         Kind.CHARGE_ORDER,
-        "curator.policy_account:_ReadingRecorder.require",
+        "curator.dry_charges:_ReadingRecorder.require",
         "raise _ChargeReached(charge, epsilon)",
         "return None",
         (_DRY,),

@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "measures taken together have the range of the first",
         Kind.RANGES,
-        "plan.aggregates.narrowed_ranges:_interval_hull",
+        "plan.aggregates.value_measures:_interval_hull",
         "return (min((low for low, _ in ranges)), max((high for _, high in ranges)))",
         "return ranges[0]",
         (_NUMBERS,),
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "the ends of a narrowed range are rounded inward",
         Kind.ROUNDING,
-        "plan.aggregates.narrowed_ranges:_rounded_outward",
+        "plan.aggregates.value_measures:_rounded_outward",
         "math.ceil(high / unit) * unit",
         "math.floor(high / unit) * unit",
         (_IMPLIED,),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "the predicate of another measure narrows a range",
         Kind.RANGES,
-        "plan.aggregates.narrowed_ranges:_range_under_conditions",
+        "plan.aggregates.value_measures:_range_under_conditions",
         "conditions if measure.where is None else (*conditions, measure.where)",
         "conditions",
         (_IMPLIED,),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a sum that is made from a narrowed mean has the noise of a large origin",
         Kind.RANGES,
-        "plan.aggregates.narrowed_ranges:narrow_range",
+        "plan.aggregates.value_measures:narrow_range",
         "if any((member in summed for member in members))",
         "if False",
         (_IMPLIED,),

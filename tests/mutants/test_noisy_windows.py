@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "the columns of a pivot come from rows",
         Kind.KEYS,
-        "plan.sql.pivots:_typed_values_and_names",
+        "plan.sql.grouping:_typed_values_and_names",
         "if not isinstance(value, (exp.Literal, exp.Boolean)):",
         "if not isinstance(value, exp.Expr):",
         _COMBINED,
@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "a pivot of rows drops the columns that it does not read",
         Kind.KEYS,
-        "plan.sql.pivots:_selects_only",
+        "plan.sql.grouping:_selects_only",
         "<= names",
         "& names",
         ("plan/sql/test_pivots.py::test_a_pivot_groups_by_the_other_columns_and_never_drops_them",),

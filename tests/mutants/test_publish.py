@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "a value on an edge is in the bin below",
         Kind.KEYS,
-        "plan.values.coded_keys:_search_bin",
+        "plan.values.countable:_search_bin",
         "'<'",
         "'<='",
         _CELLS,
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a missing value is in the last bin",
         Kind.NAN,
-        "plan.values.coded_keys:coded_key_and_cell_values",
+        "plan.values.countable:coded_key_and_cell_values",
         "call('CASE', is_in_bins, bin_number)",
         "bin_number",
         _CELLS,
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "the last edge is open",
         Kind.KEYS,
-        "plan.values.coded_keys:coded_key_and_cell_values",
+        "plan.values.countable:coded_key_and_cell_values",
         "'<='",
         "'<'",
         _CELLS,

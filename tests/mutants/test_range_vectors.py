@@ -145,7 +145,7 @@ MUTANTS = (
         "float(self.price * (max(0, self.buyers) + half_width))",
         "float(self.price * max(0, self.buyers + half_width))",
         (
-            "vectors/test_curator_vectors.py::test_vectors[curator.proposals.auction_outcomes.AuctionOutcome.revenue_range]",
+            "vectors/test_curator_vectors.py::test_vectors[curator.proposals.stored_answers.AuctionOutcome.revenue_range]",
         ),
     ),
     Mutant(

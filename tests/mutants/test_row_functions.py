@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "tuples are told apart by their first part alone",
         Kind.SENSITIVITY,
-        "plan.sql.distinct_tuples:lower_distinct_tuple",
+        "plan.sql.unit_aggregates:lower_distinct_tuple",
         "return call('||', *parts)",
         "return parts[0]",
         ("safety/test_values.py::test_distinct_tuples_are_what_pandas_counts", "safety/test_trees.py"),
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "texts of a tuple run into each other",
         Kind.KEYS,
-        "plan.sql.distinct_tuples:_encode_as_text",
+        "plan.sql.unit_aggregates:_encode_as_text",
         "encoded = call('||', _as_text(call('LENGTH', value)), literal(Type.TEXT, ':'), value)",
         "encoded = value",
         ("safety/test_values.py::test_distinct_tuples_are_what_pandas_counts",),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "texts of a tuple have a separator and no length",
         Kind.KEYS,
-        "plan.sql.distinct_tuples:_encode_as_text",
+        "plan.sql.unit_aggregates:_encode_as_text",
         "encoded = call('||', _as_text(call('LENGTH', value)), literal(Type.TEXT, ':'), value)",
         "encoded = call('||', literal(Type.TEXT, ':'), value)",
         ("safety/test_values.py::test_tuples_of_texts_that_hold_the_separator_are_told_apart",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "the least frequent value is the mode of a unit",
         Kind.KEYS,
-        "plan.sql.per_unit:_PerUnitBuilder._lower_mode",
+        "plan.sql.row_sources:_PerUnitBuilder._lower_mode",
         "Order(frequency, descending=True, nulls_first=False)",
         "Order(frequency, descending=False, nulls_first=False)",
         ("safety/test_trees.py::test_groups_of_units",),

@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a spike is in its bin too",
         Kind.KEYS,
-        "plan.values.coded_keys:coded_key_and_cell_values",
+        "plan.values.countable:coded_key_and_cell_values",
         "call('CASE', *spike_branches, is_in_bins, shifted_number)",
         "call('CASE', is_in_bins, shifted_number, *spike_branches)",
         _CELLS,

@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "finer keys than the period are one row of a unit",
         Kind.SENSITIVITY,
-        "plan.sql.per_unit:_PerUnitBuilder.per_unit_node",
+        "plan.sql.row_sources:_PerUnitBuilder.per_unit_node",
         "single = bool(keys) and self.inside.single.issuperset(self.keys)",
         "single = bool(keys) and not self.inside.single.isdisjoint(self.keys)",
         (f"{_JOINS}::test_one_row_for_each_person_and_day",),
@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "a value meets one band",
         Kind.SENSITIVITY,
-        "plan.values.coded_keys:_max_overlap",
+        "plan.values.countable:_max_overlap",
         "max((bisect_right(sorted_firsts, point) - bisect_left(sorted_lasts, point) for point in sorted_firsts))",
         "1",
         ("plan/values/test_bands.py", "safety/test_towns.py::test_tables_meet_within_one_unit"),
@@ -193,7 +193,7 @@ MUTANTS = (
     Mutant(
         "bands that share an end do not overlap there",
         Kind.SENSITIVITY,
-        "plan.values.coded_keys:_matching_interval",
+        "plan.values.countable:_matching_interval",
         "int(operator == '<')",
         "1",
         ("plan/values/test_bands.py",),

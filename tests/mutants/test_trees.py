@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "a subquery may be grouped by something else than the unit",
         Kind.SENSITIVITY,
-        "plan.sql.per_unit:lower_per_unit",
+        "plan.sql.row_sources:lower_per_unit",
         "if not any(map(rows.is_unit_id, group_nodes)):",
         "if not group_nodes:",
         _MEANT,

@@ -15,7 +15,7 @@ PACKAGE = SOURCES / "sfumato"
 TARGETS = """
 privacy mechanisms plan/bounding.py plan/limits.py plan/nodes.py plan/sharing.py plan/costs.py plan/keys.py
 plan/account_periods.py plan/aggregates plan/readings plan/sql/unit_joins.py plan/sql/row_sources.py
-plan/sql/per_unit.py plan/sql/unit_aggregates.py plan/values/coded_keys.py
+plan/sql/row_sources.py plan/sql/unit_aggregates.py plan/values/countable.py
 plan/values/narrowing.py engine/lowering release/parts release/noisy_rows release/batch_prices.py
 release/comparisons.py release/discovered_groups.py release/measured.py release/measurement.py
 release/payers.py release/pricing.py release/prices.py release/releasing.py release/requests.py

@@ -20,7 +20,7 @@ from safety.worlds import World, changes, question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.aggregates.disjoint import members_of
 from sfumato.plan.aggregates.measures import Mean, Sum, value_range
-from sfumato.plan.aggregates.narrowed_ranges import NarrowedMean, NarrowedSum
+from sfumato.plan.aggregates.value_measures import NarrowedMean, NarrowedSum
 from sfumato.plan.bounding import candidate_bounded_plans, for_neighbours
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.total_readings import GroupTotals

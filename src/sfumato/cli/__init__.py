@@ -57,8 +57,17 @@ SHORT_HELP = {
     "completion": "Print the completion script of bash, zsh or fish.",
 }
 """The commands in order, each as --help lists it without importing it; a test compares them with their own words."""
-_LAZY_COMMANDS = tuple(name for name in SHORT_HELP if name != "check")
-"""Commands with a module of their own, imported on first use."""
+_MODULE_OF = {name: name for name in SHORT_HELP if name != "check"} | {
+    **dict.fromkeys(("describe", "dummy", "forget"), "policies"),
+    **dict.fromkeys(("history", "read"), "budget"),
+    **dict.fromkeys(("above", "online"), "sessions"),
+    **dict.fromkeys(("bundle", "key", "report", "verify"), "bundles"),
+    **dict.fromkeys(("login", "token", "user"), "users"),
+    "ask": "synopsis",
+    "completion": "docs",
+    "sample": "synthesize",
+}
+"""The module of each command, imported on first use; the command ``name`` is its ``name_command``."""
 
 
 def _generated_kinds() -> dict[str, ReleaseKind]:
@@ -76,8 +85,9 @@ class Commands(click.Group):
         return [*documented_names, *(name for name in super().list_commands(ctx) if name not in documented_names)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _LAZY_COMMANDS:
-            lazy_command: click.Command = import_module(f"sfumato.cli.commands.{cmd_name}").command
+        if cmd_name in _MODULE_OF:
+            module = import_module(f"sfumato.cli.commands.{_MODULE_OF[cmd_name]}")
+            lazy_command: click.Command = getattr(module, f"{cmd_name}_command")
             return lazy_command
         loaded_command = super().get_command(ctx, cmd_name)
         if loaded_command is not None or cmd_name not in _generated_kinds():
@@ -164,7 +174,7 @@ def check(policy: Path, public: bool, lossy: tuple[str, ...]) -> None:
       sfumato check clinic.toml --lossy visits.ward
       sfumato check clinic.toml --public
     """
-    from sfumato.cli.commands.check import print_check
+    from sfumato.cli.commands.policies import print_check
 
     if public and lossy:
         raise click.UsageError("leave out --lossy: with --public no data are read")

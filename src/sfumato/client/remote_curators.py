@@ -415,7 +415,7 @@ def _choose_policy(policy: str | None, available: Sequence[str]) -> str:
 
 def _read_question_file(path: str | os.PathLike[str]) -> dict[str, str]:
     """Parse the questions of a .sql file, which imports the SQL parser."""
-    from sfumato.plan.sql.question_files import split_questions
+    from sfumato.plan.sql.text import split_questions
 
     try:
         with open(path, encoding="utf-8") as file:

@@ -36,8 +36,8 @@ from sfumato.release.running_work import Progress, ignore_progress
 if TYPE_CHECKING:
     from sfumato.curator.checking import CheckReport
     from sfumato.curator.described_tables import Tables
+    from sfumato.curator.dry_charges import DryCharge
     from sfumato.curator.listings import Listing
-    from sfumato.curator.policy_account import DryCharge
     from sfumato.curator.proposals.questions import Question
     from sfumato.curator.proposals.workloads import WorkloadProposal
     from sfumato.curator.release_kinds import Spec
@@ -275,14 +275,14 @@ class Curator(Proposing):
         """Return what ``release`` would charge and read if it were called with this curator and a request id; None if
         it costs nothing. Nothing is charged and no row is read.
         """
-        from sfumato.curator.policy_account import dry_charge
+        from sfumato.curator.dry_charges import dry_charge
 
         return dry_charge(self._context, lambda context, request_id: release(self._in_context(context), request_id))
 
     @property
     def policy_hash(self) -> str:
         """The hash of the whole policy, which an approval is bound to."""
-        from sfumato.curator.policy_account import policy_hash
+        from sfumato.curator.dry_charges import policy_hash
 
         return policy_hash(self._context)
 

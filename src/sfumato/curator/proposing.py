@@ -315,7 +315,8 @@ class Proposing(ABC):
             refused = {"weights": weights, "where": where, "rows": rows, "one_row_per": one_row_per, "target": target}
             for name, option in {**refused, "method": None if method == "aim" else method}.items():
                 if option is not None:
-                    raise InvalidParameter(name, option, "left out, because there are several tables")
+                    fix = f"leave out {name}, or synthesize each table by itself"
+                    raise InvalidParameter(name, option, "left out, because there are several tables", fix=fix)
             if isinstance(order, Mapping):
                 order = tuple(f"{name}.{column}" for name, column in order.items())
             return self.propose(LinkedTablesSpec(tuple(table), ways, columns, given, order, ends, memory))

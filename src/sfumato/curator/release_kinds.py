@@ -70,8 +70,14 @@ _QUESTION_WIDTHS = Mapping[str, Number | Mapping[str, Number]] | Number
 
 TERMS: Mapping[str, PriceTerm] = {
     "epsilon": PriceTerm("epsilon", Number, "The price ε: this release, taken alone, is ε-differentially private."),
-    "delta": PriceTerm("delta", Number, "With epsilon: (ε, δ)-differentially private; allows Gaussian noise."),
-    "rho": PriceTerm("rho", Number, "The price in ρ (zero-concentrated differential privacy), instead of epsilon."),
+    "delta": PriceTerm(
+        "delta",
+        Number,
+        "With epsilon: the δ of the price, making the release (ε, δ)-differentially private; allows Gaussian noise.",
+    ),
+    "rho": PriceTerm(
+        "rho", Number, "The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of epsilon."
+    ),
     "within": PriceTerm("within", Number, "The largest acceptable error, instead of a price."),
     "column widths": PriceTerm("within", _COLUMN_WIDTHS, "The largest acceptable ±, for all columns or by column."),
     "question widths": PriceTerm("within", _QUESTION_WIDTHS, "The largest acceptable ±, by question and column."),

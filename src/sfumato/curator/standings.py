@@ -10,6 +10,7 @@ from dataclasses import field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sfumato.error_facts import join_with_or
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.html_fragments import collapsed, paragraph, paragraphs, preformatted, table
 from sfumato.mechanisms import Gaussian, Laplace
@@ -19,7 +20,6 @@ from sfumato.privacy import Budget, Sensitivity, codec
 from sfumato.privacy.amounts import format_guarantee, gaussian_warning
 from sfumato.privacy.numbers import NONNEGATIVE, exact, format_number, format_probability
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import join_with_or
 
 if TYPE_CHECKING:
     pass

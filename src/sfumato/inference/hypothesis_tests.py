@@ -228,7 +228,7 @@ def parse_shares(shares_by_group: Mapping[Any, Number] | Sequence[Number] | None
     rule = f"{len(group_names)} positive shares that add up to 1, one for each of the values {', '.join(group_names)}"
     extra = isinstance(shares_by_group, Mapping) and set(map(str, shares_by_group)) - set(group_names)
     if extra or len(given_shares) != len(group_names) or any(share is None for share in given_shares):
-        raise InvalidParameter("shares", shares_by_group, rule)
+        raise InvalidParameter("shares", shares_by_group, rule, fix="give one share for each of these values")
     shares = [exact(share, "shares") for share in given_shares if share is not None]
     if min(shares) <= 0 or sum(shares) != 1:
         raise InvalidParameter("shares", shares_by_group, rule)
@@ -313,7 +313,10 @@ def trend_contrast(group_scores: Sequence[Number] | None, group_names: Sequence[
     scores = [exact(score, "scores") for score in (range(len(group_names)) if group_scores is None else group_scores)]
     if len(scores) != len(group_names) or len(set(scores)) < 2:
         raise InvalidParameter(
-            "scores", group_scores, f"a list of numbers, not all equal, one for each of {', '.join(group_names)}"
+            "scores",
+            group_scores,
+            f"a list of numbers, not all equal, one for each of {', '.join(group_names)}",
+            fix=f"for example, write scores={list(range(min(len(group_names), 9)))}",
         )
     contrast = np.array([float(score) for score in scores])
     return np.asarray(contrast - contrast.mean())

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Any
 
 from sfumato.caching import cached_property
+from sfumato.error_facts import quote_parameter
 from sfumato.errors import InvalidParameter
 from sfumato.html_fragments import paragraph, table
 from sfumato.ledger import spending
@@ -32,7 +33,6 @@ from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import quote_parameter
 from sfumato.untrusted import escape_unprintable, refuse_malformed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

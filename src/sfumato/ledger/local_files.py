@@ -58,7 +58,8 @@ def checked_path(path: object, what: str) -> str:
     """Return a path as text that can be stored: not empty, and valid Unicode."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text:
-        raise InvalidParameter(what, path, "a file path: a non-empty string, or a pathlib.Path")
+        rule = "a file path: a non-empty string, or a pathlib.Path"
+        raise InvalidParameter(what, path, rule, fix=f"give {what} the path of a file, in quotes")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InvalidParameter(what, path, "a file path in valid Unicode, without NUL", fix="rename the file")
     return text

@@ -18,6 +18,7 @@ from sfumato.mechanisms import bits, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import least_parameter_by_shortfall, log_delta_excess, meets, noise_size_near
+from sfumato.privacy.noise_losses import laplace_tail
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -29,7 +30,6 @@ from sfumato.privacy.numbers import (
     format_number,
     least_integer_where,
 )
-from sfumato.privacy.threshold_losses import laplace_tail
 from sfumato.quick_dataclass import dataclass
 
 MAX_KEYS, MAX_WEIGHT = 10_000, 200
@@ -48,7 +48,7 @@ class KeyThreshold:
     Several: discrete Laplace noise of scale g/ε on every count, and a key passes when count + noise ≥ τ, the least
     threshold for which any of the ≤ g keys that a unit holds alone passes with probability ≤ δ. Outside that event,
     which keys pass follows from the noisy counts of keys that other units hold too; one unit moves at most g of them
-    by 1, which is ε-DP, so the rule is (ε, δ)-DP (proof: ``privacy.threshold_losses``). With ``weighted`` a unit
+    by 1, which is ε-DP, so the rule is (ε, δ)-DP (proof: ``privacy.noise_losses``). With ``weighted`` a unit
     spreads whole weights of at most g in all over its keys, as many as it likes: δ then is the worst over all ways to
     split g, and no key need be dropped by sampling.
 

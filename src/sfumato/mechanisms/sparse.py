@@ -83,7 +83,7 @@ class AboveThreshold:
         relation = Neighbours.of(neighbours)
         if not isinstance(monotone, bool) or (monotone and relation is Neighbours.REPLACE):
             allowed = "False under replace neighbours" if monotone is True else "True or False"
-            raise InvalidParameter("monotone", monotone, allowed)
+            raise InvalidParameter("monotone", monotone, allowed, fix="leave out monotone" if monotone is True else "")
         if type(threshold) is not int or abs(threshold) > 1 << 62:
             raise InvalidParameter("threshold", threshold, "a whole number of at most 2^62 in absolute value")
         exact_values_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)

@@ -13,7 +13,7 @@ from typing import cast
 from sfumato.caching import cached_property, once_per_instance
 from sfumato.plan.aggregates.disjoint import canonical_request, members_of, merge_disjoint_measures
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
-from sfumato.plan.aggregates.narrowed_ranges import narrow_range
+from sfumato.plan.aggregates.value_measures import narrow_range
 from sfumato.plan.keys import conditions_met_by_rows
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.values.expressions import Expression

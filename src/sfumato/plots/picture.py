@@ -14,10 +14,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from sfumato.error_facts import join_with_or
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import join_with_or
 from sfumato.untrusted import escape_unprintable, refuse_malformed
 
 INK, QUIET, RULE, PAPER = "#20262e", "#5b6470", "#dfe3e8", "#ffffff"

@@ -43,12 +43,12 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+from sfumato.error_facts import join_with_or, quote_parameter
 from sfumato.errors import InvalidParameter
 from sfumato.policy.domains import Domain, Type, Value, describe_range, parse_range, parse_value
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import join_with_or, quote_parameter
 
 DIRECTIVES = {
     "Y": "the year in four digits",

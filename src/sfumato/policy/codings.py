@@ -209,7 +209,10 @@ def _check_no_empty_bin(domain: Domain, coding: Coding, values: Sequence[Any]) -
         spikes_in_bin = sum(start <= value and (stop is None or value < stop) for value in values)
         last_value: Any = coding.end if stop is None else stop - step
         if spikes_in_bin > (last_value - start) // step:
-            rule = f"values that leave others in each bin, but these are all values of the bin that starts at {start}"
+            rule = (
+                "values that leave another value in each bin, but these are all values of the bin that starts at "
+                f"{start}"
+            )
             raise InvalidParameter("spikes", values, rule, fix="remove a spike from this bin, or make the bin wider")
 
 

@@ -15,12 +15,12 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from sfumato.error_facts import quote_parameter
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import POSITIVE, Range, exact, format_exact
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import quote_parameter
 
 Value = int | Fraction | str | bool | dt.date | dt.datetime
 """A public value, exact."""
@@ -265,7 +265,8 @@ def _parse_real(value: object, name: str) -> Fraction:
 
 def _parse_text(value: object, name: str) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
-        raise InvalidParameter(name, value, f"text of at most {MAX_TEXT_LENGTH:,} characters")
+        fix = "shorten the text" if isinstance(value, str) else ""
+        raise InvalidParameter(name, value, f"text of at most {MAX_TEXT_LENGTH:,} characters", fix=fix)
     if "\0" in value or (not value.isascii() and _has_lone_surrogate(value)):
         rule = "text without NUL characters or unpaired surrogates, which no engine can store"
         raise InvalidParameter(name, value, rule, fix="remove these characters")

@@ -5,7 +5,7 @@ codec, codec_schemas  the JSON form of every frozen value, and its schema
 guarantee             the guarantee and its unit
 sensitivity           how much one unit changes; databases as vectors, their distance, and which are neighbours
 losses                the interface of a privacy loss; losses of guarantees and finite pairs (pairs)
-noise_losses, threshold_losses  losses of noise, on one coordinate and on several; of key thresholds
+noise_losses          losses of noise, on one coordinate and on several, and of key thresholds
 inversion             δ(ε) of a composition from its moments, with a proven error
 shape, subsampled_losses  readings of a product of losses; the loss of a release on a secret sample
 curve                 the value users hold: the privacy loss of a release

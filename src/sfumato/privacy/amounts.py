@@ -48,11 +48,11 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from sfumato.error_facts import quote_parameter
 from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter
 from sfumato.number_formats import format_rounded_down
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import UNIT, amount_from_units, format_exact, format_probability
-from sfumato.suggested_fixes import quote_parameter
 
 Amount = int | Fraction
 

@@ -38,9 +38,9 @@ from operator import itemgetter
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from sfumato.error_facts import join_with_or, suggest_fix
 from sfumato.errors import InvalidParameter, ValueWords, shorten
 from sfumato.privacy.numbers import format_exact
-from sfumato.suggested_fixes import join_with_or, suggest_fix
 from sfumato.untrusted import MALFORMED_INPUT
 
 _MAX_CHARACTERS = 1 << 22

@@ -30,7 +30,14 @@ from sfumato.privacy.losses import (
     ResponseLoss,
     sum_with_counts_rounded_up,
 )
-from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, GaussianLoss, LaplaceLoss
+from sfumato.privacy.noise_losses import (
+    DiscreteGaussianLoss,
+    DiscreteGaussianVectorLoss,
+    GaussianKeyThresholdLoss,
+    GaussianLoss,
+    LaplaceKeyThresholdLoss,
+    LaplaceLoss,
+)
 from sfumato.privacy.numbers import (
     BELOW_ONE,
     INSIDE_UNIT,
@@ -48,7 +55,6 @@ from sfumato.privacy.pairs import Distribution, aligned_masses
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_false_negative_bound, least_rho
 from sfumato.privacy.subsampled_losses import SubsampledLoss
-from sfumato.privacy.threshold_losses import GaussianKeyThresholdLoss, LaplaceKeyThresholdLoss
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -194,7 +200,7 @@ class Curve:
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     ) -> Curve:
         """Return the loss of showing the keys whose count plus discrete Laplace noise passes a threshold, where δ
-        bounds the probability that a key held by one unit alone passes (``threshold_losses``).
+        bounds the probability that a key held by one unit alone passes (``noise_losses``).
         """
         units_moved = 2 if Neighbours.of(neighbours) is Neighbours.REPLACE else 1
         b, reveal = exact(scale, "scale", POSITIVE), exact(delta, "delta", INSIDE_UNIT)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.array_types import Floats
+from sfumato.error_facts import join_with_or
 from sfumato.errors import InvalidParameter
 from sfumato.html_fragments import escape, paragraph, preformatted, table
 from sfumato.plan.descriptions import count_with_noun
@@ -38,7 +39,6 @@ from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.released import ReleasedSynthesis
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
-from sfumato.suggested_fixes import join_with_or
 from sfumato.untrusted import escape_unprintable
 
 if TYPE_CHECKING:

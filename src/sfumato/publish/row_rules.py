@@ -270,7 +270,8 @@ def _fixed_column(
     attribute_index = index_by_name[name.lower()]
     values = list(allowed_value) if isinstance(allowed_value, (list, tuple, set, frozenset)) else [allowed_value]
     if not values:
-        raise InvalidParameter(f"the condition on {name}", allowed_value, "a value, or a list of values")
+        rule = "a value, or a list of values"
+        raise InvalidParameter(f"the condition on {name}", allowed_value, rule, fix="give at least one value")
     sampler, attribute = samplers[attribute_index], face.attributes[attribute_index]
     weights, bin_values = np.zeros(attribute.size), {}
     by_cell: dict[int, set[Any]] = {}

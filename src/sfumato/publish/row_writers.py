@@ -13,9 +13,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sfumato.error_facts import join_with_or
 from sfumato.errors import InvalidParameter
 from sfumato.plan.quoting import quoted
-from sfumato.suggested_fixes import join_with_or
 
 if TYPE_CHECKING:
     import pyarrow

@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any
 
 from sfumato.curator import Curator
-from sfumato.curator.policy_account import DryCharge
+from sfumato.curator.dry_charges import DryCharge
 from sfumato.curator.release_kinds import contained_kinds, require_known_kinds
 from sfumato.curator.request_views import RequestView, request_view
 from sfumato.errors import ApprovalNeeded, InvalidParameter, NotThere, SfumatoError, Unsupported

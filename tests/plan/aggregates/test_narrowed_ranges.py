@@ -11,8 +11,8 @@ from plan.samples import read
 from sfumato.plan import sharing
 from sfumato.plan.aggregates.disjoint import DisjointMeasures, members_of
 from sfumato.plan.aggregates.measures import Count, DistinctUnits, Mean, Measure, Sum
-from sfumato.plan.aggregates.narrowed_ranges import NarrowedMean, NarrowedSum, narrow_range
 from sfumato.plan.aggregates.unit_measures import UnitMean, UnitSum
+from sfumato.plan.aggregates.value_measures import NarrowedMean, NarrowedSum, narrow_range
 from sfumato.plan.sharing import share_measures
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column, Expression, Field

@@ -6,8 +6,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.plan.sql import question_files
-from sfumato.plan.sql.question_files import WrittenQuestion, question_in_refusals, split_questions
+from sfumato.plan.sql import text
+from sfumato.plan.sql.text import WrittenQuestion, question_in_refusals, split_questions
 
 
 def test_questions_stand_between_semicolons() -> None:
@@ -27,7 +27,7 @@ def test_a_file_without_a_question_is_refused(source: str) -> None:
 def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sf.Unsupported, match="5,000"):
         split_questions("SELECT 1;" * 5001)
-    monkeypatch.setattr(question_files, "LONGEST", 5)
+    monkeypatch.setattr(text, "LONGEST_FILE", 5)
     with pytest.raises(sf.Unsupported, match="MB"):
         split_questions("SELECT 1")
 

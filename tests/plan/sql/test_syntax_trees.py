@@ -6,7 +6,7 @@ import sqlglot
 from hypothesis import given, strategies as st
 from sqlglot import exp
 
-from sfumato.plan.sql.syntax_trees import find_nodes, has_node, list_nodes
+from sfumato.plan.sql.dialect import find_nodes, has_node, list_nodes
 
 TEXTS = (
     "SELECT COUNT(*) AS n FROM visits WHERE age > 40 AND city IN ('Rome', 'Oslo')",

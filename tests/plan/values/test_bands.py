@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.plan.values.coded_keys import max_band_matches
+from sfumato.plan.values.countable import max_band_matches
 
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 chosen = st.lists(st.sampled_from(sorted(OPERATORS)), min_size=1, max_size=3)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.plan.values.coded_keys import coded_key_and_cell_values
+from sfumato.plan.values.countable import coded_key_and_cell_values
 from sfumato.plan.values.expressions import Column, Expression, Field, Literal
 from sfumato.policy import Domain
 from sfumato.policy.codings import parse_coding

@@ -161,7 +161,7 @@ def read_questions(source: Any) -> tuple[str, ...]:
     from pathlib import Path
 
     from sfumato.errors import SfumatoError
-    from sfumato.plan.sql.question_files import split_questions
+    from sfumato.plan.sql.text import split_questions
 
     if source is None:
         return ()

@@ -74,7 +74,7 @@ quit         end the match; the remaining rounds count as wrong"""
     help="Plot the result with its theoretical bound to a .svg, .png or .html file.",
 )
 @options.as_json
-def command(
+def attack_command(
     what: str | None,
     play: bool,
     against: str | None,

@@ -51,7 +51,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
     metavar="ID",
     help="With a policy: an id for this sale; a sale repeated with the same id is charged only once.",
 )
-def command(
+def auction_command(
     bids: Path,
     epsilon: str,
     column: str | None,

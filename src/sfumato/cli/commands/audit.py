@@ -29,7 +29,7 @@ _PIPE_WIDTH = 100
     "--questions", type=click.Path(path_type=Path), metavar="FILE", help="Audit the questions of this .sql file first."
 )
 @click.option(
-    "--seed", metavar="N", type=int, help="Repeat the random questions of an earlier audit: the seed that it printed."
+    "--seed", metavar="N", type=int, help="The seed that an earlier audit printed, to ask its random questions again."
 )
 @click.option(
     "--html",
@@ -38,7 +38,7 @@ _PIPE_WIDTH = 100
     help="Also write the result as a web page.",
 )
 @options.as_json
-def command(
+def audit_command(
     policy: Path, minutes: str, questions: Path | None, seed: int | None, html: Path | None, as_json: bool
 ) -> None:
     """Search for evidence that POLICY's answers reveal more about a person than its guarantee allows.

@@ -1,4 +1,4 @@
-"""``sfumato budget``: show what is left of a budget, or change it as the owner."""
+"""``sfumato budget``, ``history`` and ``read``: what is left, what was spent, and what an ε means for one person."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 if TYPE_CHECKING:
     from sfumato.curator import PeriodStandings, Standing
+    from sfumato.ledger import Line
+    from sfumato.privacy.precedents import Precedents
 
 
 class _Budget(click.Group):
@@ -39,7 +41,7 @@ class _Budget(click.Group):
     epilog=EXIT_CODES_HELP,
     subcommand_metavar="POLICY | amend POLICY --reason TEXT",
 )
-def command() -> None:
+def budget_command() -> None:
     """Show what is left of POLICY's budget: for ordinary answers, and for answers with Gaussian noise.
 
     \b
@@ -52,7 +54,7 @@ def command() -> None:
     """
 
 
-@command.command(hidden=True, epilog=EXIT_CODES_HELP)
+@budget_command.command(hidden=True, epilog=EXIT_CODES_HELP)
 @options.policy
 @options.analyst
 @options.ledger
@@ -130,7 +132,7 @@ def _read_standing(
         return remote_standing
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@budget_command.command(epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option("--reason", required=True, metavar="TEXT", help="The reason, recorded permanently in the ledger.")
 @options.ledger
@@ -149,3 +151,131 @@ def amend(policy: Path, reason: str, ledger: Path | str | None, as_json: bool) -
 
     line = amend_account(policy, reason=reason, ledger=ledger)
     click.echo(json.dumps({"line": line.number, "hash": line.hash}) if as_json else f"amended: line {line.number}")
+
+
+@click.command(short_help="List what was asked, by whom, at what cost.", epilog=EXIT_CODES_HELP)
+@options.policy
+@options.analyst
+@options.ledger
+@options.server
+@click.option(
+    "--details",
+    is_flag=True,
+    help="Print the cost as the ledger counts it: pure (ε), renyi (Rényi divergence) and failure (δ).",
+)
+@options.as_json
+def history_command(
+    policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, details: bool, as_json: bool
+) -> None:
+    """List every line of POLICY's account: number, time, analyst, kind, question, cost.
+
+    \b
+    Example:
+      sfumato history clinic.toml --analyst ana
+    """
+    import json
+
+    from sfumato.cli.common.output import print_table
+    from sfumato.ledger.entries import LINE_COLUMNS
+
+    lines = _read_lines(policy, analyst, ledger, server)
+    if as_json:
+        click.echo(json.dumps([line.summary() for line in lines], ensure_ascii=False))
+        return
+    rows = [line.words(details=details) for line in lines]
+    if rows:
+        print_table(LINE_COLUMNS, rows, LINE_COLUMNS[:1])
+    else:
+        click.echo("Nothing has been asked yet.")
+
+
+def _read_lines(policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None) -> list[Line]:
+    if server is None:
+        from sfumato.curator import history
+
+        return list(history(policy, ledger, analyst=analyst))
+    with options.connect_to_server(server, policy, analyst, ledger) as curator:
+        return list(curator.history())
+
+
+@click.command(short_help="Explain what an ε means for one person.", epilog=EXIT_CODES_HELP)
+@click.argument("policy", type=click.Path(path_type=Path), required=False)
+@click.option("--epsilon", metavar="NUMBER", help="The ε to explain, instead of the one in POLICY.")
+@click.option("--delta", metavar="NUMBER", help="With --epsilon: the δ to explain with it.  [default: 0]")
+@click.option(
+    "--prior",
+    metavar="SHARE",
+    default="0.01",
+    show_default=True,
+    help="How probable the attacker considers a fact about a person before any answer.",
+)
+@click.option(
+    "--neighbours",
+    type=click.Choice(["add-remove", "replace"]),
+    help="The neighbouring relation of the guarantee.  [default: add-remove, or that of POLICY]",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Plot this ε among real deployments to a .svg, .png or .html file.",
+)
+@options.ledger
+@options.as_json
+def read_command(
+    policy: Path | None,
+    epsilon: str | None,
+    delta: str | None,
+    prior: str,
+    neighbours: str | None,
+    plot: Path | None,
+    ledger: Path | str | None,
+    as_json: bool,
+) -> None:
+    """Explain what a guarantee means for one person, next to the guarantees of 41 real deployments. No data are read.
+
+    With POLICY this is the guarantee of its account, and the plot also shows how much of it is spent.
+
+    \b
+    Examples:
+      sfumato read --epsilon 1 --delta 1e-6
+      sfumato read --epsilon 1 --prior 0.1 --plot context.svg
+      sfumato read clinic.toml --plot context.html
+    """
+    if (policy is None) is (epsilon is None):
+        raise click.UsageError("give --epsilon, or a POLICY whose guarantee should be explained")
+    if policy is not None and (delta is not None or neighbours is not None):
+        raise click.UsageError("leave out --delta and --neighbours with a POLICY: it declares both")
+    from sfumato.privacy import Guarantee
+    from sfumato.privacy.precedents import precedents
+
+    if plot is not None:
+        from sfumato.plots import check_picture_path
+
+        check_picture_path(plot)
+    if policy is not None:
+        reading = _read_policy_guarantee(policy, ledger, prior)
+    else:
+        reading = precedents(Guarantee(epsilon or 0, delta or 0), prior, neighbours=neighbours)
+    if plot is not None:
+        reading.plot(plot)
+    if as_json:
+        click.echo(reading.to_json())
+        return
+    _print_precedents(reading)
+
+
+def _read_policy_guarantee(policy: Path, ledger: Path | str | None, prior: str) -> Precedents:
+    """Return the guarantee of a policy's account, with what is spent of it."""
+    from sfumato.curator import precedents_of
+
+    return precedents_of(policy, ledger, prior)
+
+
+def _print_precedents(reading: Precedents) -> None:
+    from sfumato.cli.common.output import print_table
+    from sfumato.privacy.precedents import COLUMNS
+
+    click.echo(f"{reading}\n")
+    print_table(COLUMNS, reading.rows(), ("ε", "δ", "belief"))
+    click.echo(f"\n{reading.caption}\nSource: OpenDP deployments registry (MIT licence).")

@@ -123,7 +123,7 @@ print(f"{difference:,} minutes: noise that hides a plane also hides one flight")
     metavar="FOLDER",
     help="Keep the example's policy, tables and ledger in this new folder.",
 )
-def command(pause: bool, keep: Path | None) -> None:
+def demo_command(pause: bool, keep: Path | None) -> None:
     """Take a guided tour on a bundled real table: a question, its expected error, its answer, the budget, an attack.
 
     \b

@@ -1,4 +1,4 @@
-"""``sfumato docs``: find and print pages of the documentation, without a network."""
+"""``sfumato docs`` and ``completion``: pages of the documentation, and what a shell completes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG_PAGE = 1500
 @click.command(short_help="Find and print a page of the documentation.", epilog=EXIT_CODES_HELP)
 @click.argument("words", nargs=-1, metavar="[WORD]")
 @click.option("--open", "in_browser", is_flag=True, help="Open the page in a browser, if the site was built.")
-def command(words: tuple[str, ...], in_browser: bool) -> None:
+def docs_command(words: tuple[str, ...], in_browser: bool) -> None:
     """Print the page of the documentation that WORD names or finds, or list where to start.
 
     The pages are part of the installation: nothing is fetched. Words are found whole or by their beginning, in titles
@@ -133,3 +133,29 @@ def _open_site(path: str, anchor: str = "") -> None:
         fix = "leave out --open to print the page, or build the site: run scripts/site in a checkout"
         raise SfumatoError("the documentation site is not built here", place="--open", fix=fix)
     click.launch(file.as_uri() + (f"#{anchor}" if anchor else ""))
+
+
+_PROGRAM = "sfumato"
+_VARIABLE = "_SFUMATO_COMPLETE"
+"""The variable by which the script asks this program for completions, named as click derives it."""
+
+
+@click.command(short_help="Print the completion script of bash, zsh or fish.", epilog=EXIT_CODES_HELP)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print a script that lets SHELL complete commands, options and files of sfumato with Tab.
+
+    \b
+    Examples:
+      eval "$(sfumato completion bash)"
+      sfumato completion bash >> ~/.bashrc
+      sfumato completion zsh >> ~/.zshrc
+      sfumato completion fish > ~/.config/fish/completions/sfumato.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from sfumato.cli import main
+
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, "every choice is a shell that click knows"
+    click.echo(completion_class(main, {}, _PROGRAM, _VARIABLE).source())

@@ -147,7 +147,7 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
 @click.option(
     "--yes", "take_defaults", is_flag=True, help="Accept every default, including that rows are read to detect types."
 )
-def command(
+def init_command(
     data: tuple[Path, ...],
     output: Path,
     relation: tuple[str, ...],

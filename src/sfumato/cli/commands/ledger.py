@@ -17,7 +17,7 @@ _out = click.argument("out", type=click.Path(path_type=Path))
 
 
 @click.group(short_help="Verify, export, back up, create or move a ledger.", epilog=EXIT_CODES_HELP)
-def command() -> None:
+def ledger_command() -> None:
     """Verify, export, back up, create or move a ledger. FILE is a file, or a database address: postgresql://host/db.
 
     \b
@@ -31,7 +31,7 @@ def command() -> None:
     """
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@ledger_command.command(epilog=EXIT_CODES_HELP)
 @_file
 @click.option("--resume", is_flag=True, help="Continue an interrupted verification: read only the remaining lines.")
 def verify(file: Path | str, resume: bool) -> None:
@@ -48,7 +48,7 @@ def verify(file: Path | str, resume: bool) -> None:
         sys.exit(OUTCOMES["ledger-damaged"].exit_code)
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@ledger_command.command(epilog=EXIT_CODES_HELP)
 @_file
 @_out
 @click.option(
@@ -80,7 +80,7 @@ def export(file: Path | str, out: Path, form: str, complete: bool) -> None:
         )
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@ledger_command.command(epilog=EXIT_CODES_HELP)
 @_file
 @_out
 def backup(file: Path | str, out: Path) -> None:
@@ -103,7 +103,7 @@ def backup(file: Path | str, out: Path) -> None:
         people.close()
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@ledger_command.command(epilog=EXIT_CODES_HELP)
 @click.argument("address")
 @click.option("--schema", metavar="NAME", help="The database schema of the ledger.  [default: sfumato]")
 @click.option("--spender", metavar="ROLE", help="A role that may append charges and nothing else; created if missing.")
@@ -117,7 +117,7 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
     click.echo(f"The ledger is ready: {make_ledger(address, schema=schema, spender=spender)}")
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@ledger_command.command(epilog=EXIT_CODES_HELP)
 @click.argument("source", metavar="FROM", type=LedgerAddress(exists=True))
 @click.argument("target", metavar="TO", type=LedgerAddress())
 @click.option(
@@ -130,8 +130,7 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Accept that charges missing from FROM are forgotten: those made after its last line, in a ledger that is "
-    "lost.",
+    help="Accept that charges made after the last line of FROM, in a ledger that is now lost, are forgotten.",
 )
 def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_loss: bool) -> None:
     """Move a ledger: copy every line of FROM unchanged to TO, a new file or an empty ledger in a database.
@@ -147,7 +146,7 @@ def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_los
     click.secho(f"copied {count_with_noun(line_count, 'line')}; the hash of the last line is {last_hash}", fg="green")
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@ledger_command.command(epilog=EXIT_CODES_HELP)
 @_file
 @click.option("--reason", required=True, metavar="TEXT", help="The reason, recorded permanently in the ledger.")
 @click.option(

@@ -95,7 +95,9 @@ _price_options = options.combine_decorators(
 @options.dry_run
 @options.as_json
 @options.whole_receipt
-def command(policy: Path, analyst: str | None, ledger: Path | str | None, output: Path | None, **values: Any) -> None:
+def publish_command(
+    policy: Path, analyst: str | None, ledger: Path | str | None, output: Path | None, **values: Any
+) -> None:
     """Measure marginals of one TABLE of POLICY and write them to a file that anyone may query afterwards, for free.
 
     \b

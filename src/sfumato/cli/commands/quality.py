@@ -37,7 +37,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
     help="Write a page with plots to FILE, such as out.html, readable by you alone, instead of printing.",
 )
 @options.as_json
-def command(
+def quality_command(
     real: Path,
     synthetic: Path,
     policy: Path | None,

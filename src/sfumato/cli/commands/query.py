@@ -247,7 +247,7 @@ _output_options = options.combine_decorators(
     help="Stop after this many seconds; a charge that was already made is not refunded.",
 )
 @_output_options
-def command(
+def query_command(
     policy: Path,
     file: Path | None,
     analyst: str | None,

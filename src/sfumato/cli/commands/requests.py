@@ -29,7 +29,7 @@ _purpose = click.option("--purpose", required=True, metavar="TEXT", help="What t
 
 
 @click.group(short_help="Ask a server's owners to approve a release, or decide on it.", epilog=EXIT_CODES_HELP)
-def command() -> None:
+def requests_command() -> None:
     """Ask for approval of a release at a server, and decide on what others ask for.
 
     A policy says under [approval] which releases wait for an owner. POLICY is the name of a policy at the server.
@@ -58,7 +58,7 @@ def _print_request(view: RequestView, as_json: bool) -> None:
     click.echo(view.to_json() if as_json else str(view))
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@requests_command.command(epilog=EXIT_CODES_HELP)
 @_policy
 @click.argument("sql", required=False)
 @click.option("--kind", metavar="NAME", help="The kind of release, such as marginals, if it is not a question in SQL.")
@@ -106,7 +106,7 @@ def _parse_spec(text: str) -> dict[str, Any]:
     return spec
 
 
-@command.command("list", epilog=EXIT_CODES_HELP)
+@requests_command.command("list", epilog=EXIT_CODES_HELP)
 @_policy
 @_server
 @options.as_json
@@ -126,7 +126,7 @@ def list_requests(policy: str, server: str, as_json: bool) -> None:
         click.echo("There are no requests.")
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@requests_command.command(epilog=EXIT_CODES_HELP)
 @_policy
 @_number
 @_server
@@ -149,7 +149,7 @@ _REASON = {"required": True, "help": "The reason, recorded permanently in the le
 def _step_command(step: str, reason_option: dict[str, Any], doc: str) -> None:
     """Add the command of one step of a request, which takes a reason."""
 
-    @command.command(step, help=doc, epilog=EXIT_CODES_HELP)
+    @requests_command.command(step, help=doc, epilog=EXIT_CODES_HELP)
     @_policy
     @_number
     @click.option("--reason", metavar="TEXT", **reason_option)
@@ -170,7 +170,7 @@ _step_command(
 _step_command("withdraw", _NOTE, "Withdraw your own request NUMBER.")
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@requests_command.command(epilog=EXIT_CODES_HELP)
 @_policy
 @_number
 @options.request_id
@@ -183,7 +183,7 @@ def release(policy: str, number: int, request_id: str | None, server: str, as_js
     click.echo(answer.to_json() if as_json else str(answer))
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@requests_command.command(epilog=EXIT_CODES_HELP)
 @_policy
 @click.argument("lines", type=int, nargs=-1, required=True)
 @_purpose
@@ -195,7 +195,7 @@ def publish(policy: str, lines: tuple[int, ...], purpose: str, server: str, as_j
         _print_request(requests.publish(lines, purpose=purpose), as_json)
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@requests_command.command(epilog=EXIT_CODES_HELP)
 @_policy
 @click.argument("user")
 @click.option(
@@ -220,7 +220,8 @@ def publish(policy: str, lines: tuple[int, ...], purpose: str, server: str, as_j
     "measures",
     multiple=True,
     metavar="NAME",
-    help="How rows may be used: count (counts only), sum, rank, distinct, frequent. Repeatable.  [default: all]",
+    help="What may be computed from rows: count (counts only), sum, rank, distinct or frequent. Repeatable.  "
+    "[default: all]",
 )
 @_purpose
 @_server

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Plot the totals as a line with a band to a .svg, .png or .html file.",
+    help="Plot the totals as a line, and their ranges as a band, to a .svg, .png or .html file.",
 )
 @options.whole_receipt
-def command(
+def running_command(
     policy: Path,
     sql: str,
     analyst: str | None,

@@ -29,7 +29,7 @@ from sfumato.extras import install_command
 )
 @click.option("--processes", type=click.IntRange(1), metavar="N", help="The number of server processes.  [default: 1]")
 @options.ledger
-def command(
+def serve_command(
     policies: tuple[Path, ...],
     settings: Path | None,
     listen: str | None,

@@ -60,7 +60,7 @@ _WELCOME = "End a question with ; to see its price and expected error before it 
     show_default=True,
     help="Stop a question after this many seconds; a charge that was already made is not refunded.",
 )
-def command(
+def shell_command(
     policy: Path,
     epsilon: str | None,
     delta: str,

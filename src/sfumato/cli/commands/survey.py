@@ -23,7 +23,7 @@ _form_argument = click.argument("form", type=click.Path(path_type=Path))
 
 
 @click.group(short_help="Run a survey in which respondents randomise their answers.", epilog=EXIT_CODES_HELP)
-def command() -> None:
+def survey_command() -> None:
     """Make a form, answer it on the respondent's device, and count the reports. There is no curator and no ledger.
 
     \b
@@ -34,7 +34,7 @@ def command() -> None:
     """
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@survey_command.command(epilog=EXIT_CODES_HELP)
 @_form_argument
 @click.option(
     "--answers",
@@ -83,7 +83,7 @@ def new(
     click.echo(explanation)
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@survey_command.command(epilog=EXIT_CODES_HELP)
 @_form_argument
 @click.argument("answers", nargs=-1, metavar="[NAME=ANSWER]…")
 def answer(form: Path, answers: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ def answer(form: Path, answers: Sequence[str]) -> None:
     click.echo(survey_form.answer(parsed_answers).to_json())
 
 
-@command.command(epilog=EXIT_CODES_HELP)
+@survey_command.command(epilog=EXIT_CODES_HELP)
 @_form_argument
 @click.argument("reports", type=click.File(encoding="utf-8"))
 @click.option("--pair", "pairs", multiple=True, metavar="A,B", help="Cross-tabulate two questions. Repeatable.")

@@ -23,11 +23,11 @@ from typing import TypeVar
 
 import click
 
+from sfumato.error_facts import quote_parameter
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import ROW
 from sfumato.privacy.numbers import format_probability
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import quote_parameter
 from sfumato.untrusted import escape_unprintable
 
 SAVED_ANSWERS_NAME = ".sfumato-init.json"
@@ -331,9 +331,9 @@ def budget_question(without_default: bool, proposed_delta: Fraction) -> Intervie
         None if without_default else "1",
         "All answers together, for ever, change what anybody can learn about one unit by at most a factor e^ε, where "
         "epsilon (ε) is the budget. ε = 1 is cautious: a suspicion of 50 % can rise to 73 %. ε = 3: to 95 %. More ε "
-        "buys more or better answers. Delta (δ), such as 1e-6, is a small probability by which an answer may differ "
-        "beyond that factor; keep it far below 1 / number of people. It allows GROUP BY without listed values, and "
-        "Gaussian noise. sfumato read --epsilon 3 explains what an ε means for one person.",
+        "buys more or better answers. Delta (δ), such as 1e-6, is a small probability by which an answer may be "
+        "likelier than this factor allows; keep it far below 1 / number of people. It allows GROUP BY without listed "
+        "values, and Gaussian noise. sfumato read --epsilon 3 explains what an ε means for one person.",
         "--epsilon NUMBER and --delta NUMBER",
     )
 

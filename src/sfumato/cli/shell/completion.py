@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.question_files import has_open_quote, is_blank, split_first_statement
+from sfumato.plan.sql.text import has_open_quote, is_blank, split_first_statement
 from sfumato.plan.values.functions import FUNCTIONS
 from sfumato.quick_dataclass import dataclass
 

@@ -17,8 +17,8 @@ from sfumato.curator.previews.error_forecasts import Width, format_half_width
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.html_fragments import paragraphs
 from sfumato.plan.aggregates.measures import Count, DistinctUnits, Mean, Sum, value_range
-from sfumato.plan.aggregates.narrowed_ranges import narrow_range
 from sfumato.plan.aggregates.spread import Variance
+from sfumato.plan.aggregates.value_measures import narrow_range
 from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.keys import conditions_met_by_rows
 from sfumato.plan.limits import ContributionLimits

@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import Any
 
 from sfumato.curator.proposals.selected_columns import require_all_coded
+from sfumato.error_facts import join_with_or
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.text_positions import fix_for_unknown_name
@@ -32,7 +33,6 @@ from sfumato.publish.links import (
 from sfumato.publish.marginals.attributes import measurable_column_names
 from sfumato.publish.synthesis.private_cells import ColumnOrigin
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import join_with_or
 
 MAX_GIVEN_CELLS = 1 << 17
 """The most combinations of columns that children are drawn given, if memory allows."""

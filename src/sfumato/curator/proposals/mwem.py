@@ -24,6 +24,7 @@ from sfumato.curator.previews.explaining import Explanation, PlanStep, explain_l
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.marginals import MarginalsProposal, price_in_rho, propose_marginals
 from sfumato.curator.proposals.tab_releases import TabSeries
+from sfumato.error_facts import join_with_or
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
@@ -62,7 +63,6 @@ from sfumato.release.releasing import ReleaseStrategy, StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.release.running_work import Progress
 from sfumato.renamed import RehearseAlias
-from sfumato.suggested_fixes import join_with_or
 
 T = TypeVar("T")
 Sets = int | Sequence[Sequence[str]]

@@ -223,11 +223,11 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         else:
             options = self._declared_group_boundings()
         if self.strategy is not None:
-            applicable = ", ".join(option.strategy.value for option in options)
+            applicable = [option.strategy.value for option in options]
             options = tuple(option for option in options if option.strategy is self.strategy)
             if not options:
-                rule = f"one of those that this question allows ({applicable})"
-                raise InvalidParameter("strategy", self.strategy.value, rule)
+                rule = f"one of those that this question allows ({', '.join(applicable)})"
+                raise InvalidParameter("strategy", self.strategy.value, rule, fix=f"write strategy={applicable[0]!r}")
         return tuple(for_neighbours(option, self._context.policy.neighbours) for option in options)
 
     def _declared_group_boundings(self) -> tuple[BoundedPlan, ...]:

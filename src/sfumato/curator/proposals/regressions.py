@@ -240,7 +240,10 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         unknown = [name for name in goals if name not in terms]
         if unknown or not goals:
             raise InvalidParameter(
-                "within", unknown[:1] or within, f"a mapping from terms ({', '.join(terms)}) to half-widths"
+                "within",
+                unknown[:1] or within,
+                f"a mapping from terms ({', '.join(terms)}) to half-widths",
+                fix=f'for example, write within={{"{next(iter(terms), "age")}": 0.5}}',
             )
         limits = {name: float(exact(goal, name, POSITIVE)) for name, goal in goals.items()}
 

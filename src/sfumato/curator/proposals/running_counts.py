@@ -268,7 +268,7 @@ class RunningTotalsProposal(RehearseAlias, StoredProposal):
 
         if error_limit <= self._rounding_error:
             rule = f"above {format_number(self._rounding_error)}, because the totals are rounded to whole numbers"
-            raise InvalidParameter("within", within, rule)
+            raise InvalidParameter("within", within, rule, fix="give a larger half-width, such as within=50")
         return least_epsilon_where(is_within)
 
     def release(

@@ -38,7 +38,7 @@ from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_subquery
 from sfumato.plan.sql.text import parse_select as parse_text
 from sfumato.plan.sql.text_positions import fix_for_unknown_name
-from sfumato.plan.values.coded_keys import coded_key_and_cell_values, single_value_cells
+from sfumato.plan.values.countable import coded_key_and_cell_values, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.codings import CELLS_RULE, Coding

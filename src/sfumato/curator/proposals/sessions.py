@@ -39,7 +39,7 @@ from sfumato.errors import (
 from sfumato.ledger import Charged, Entry, StoredAnswer, Tab
 from sfumato.mechanisms import AboveThreshold
 from sfumato.mechanisms.sparse import SecretSession
-from sfumato.plan.aggregates.narrowed_ranges import with_declared_range
+from sfumato.plan.aggregates.value_measures import with_declared_range
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import ContributionLimits
 from sfumato.plan.noisy_rows import Finish
@@ -47,7 +47,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.dense_readings import SteppedTotal
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.sql.question_files import WrittenQuestion, question_in_refusals, split_questions
+from sfumato.plan.sql.text import WrittenQuestion, question_in_refusals, split_questions
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Neighbours, codec
@@ -255,7 +255,8 @@ class SessionProposal(RehearseAlias, StoredProposal):
         value_epsilon = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         if value_epsilon is not None and value_epsilon >= total_epsilon:
             rule = f"below the whole price, ε = {format_exact(total_epsilon)}"
-            raise InvalidParameter("values_epsilon", format_exact(value_epsilon), rule)
+            fix = "give a part of the price, such as half of it"
+            raise InvalidParameter("values_epsilon", format_exact(value_epsilon), rule, fix=fix)
         return AboveThreshold(
             total_epsilon - (value_epsilon or 0),
             int(self.threshold / self.grid),

@@ -27,7 +27,7 @@ from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.sql.question_files import (
+from sfumato.plan.sql.text import (
     MAX_QUESTIONS,
     WrittenQuestion,
     question_in_refusals,

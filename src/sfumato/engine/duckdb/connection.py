@@ -129,7 +129,7 @@ class Sources:
         Rows count together when they share one value of ``columns``; ``comparisons`` are pairs of an operator and the
         column that the value is compared with.
         """
-        from sfumato.plan.values.coded_keys import MAX_ROWS, max_band_matches
+        from sfumato.plan.values.countable import MAX_ROWS, max_band_matches
 
         key = (table, tuple(columns), tuple(comparisons))
         if key not in self._overlaps:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from sfumato.error_facts import join_with_or
 from sfumato.plan.sql.text_positions import refusal_at
 from sfumato.quick_dataclass import dataclass
-from sfumato.suggested_fixes import join_with_or
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from sfumato.plan.noisy_rows import (
     WithScalars,
     selects_by_noise,
 )
-from sfumato.plan.sql.dialect import DIALECT
+from sfumato.plan.sql.dialect import DIALECT, find_nodes
 from sfumato.plan.sql.noisy_windows import check_noiseless_key
 from sfumato.plan.sql.outer import (
     OuterBuilder,
@@ -39,7 +39,6 @@ from sfumato.plan.sql.outer import (
     scope_columns,
     with_referenced_ctes,
 )
-from sfumato.plan.sql.syntax_trees import find_nodes
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import check_no_scalar_subquery
 from sfumato.plan.values.expressions import (

@@ -19,7 +19,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
-from sfumato.plan.sql.syntax_trees import find_nodes
+from sfumato.plan.sql.dialect import find_nodes
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 

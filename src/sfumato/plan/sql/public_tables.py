@@ -20,11 +20,11 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.nodes import PublicJoin, unused_source_number
+from sfumato.plan.sql.dialect import has_node
 from sfumato.plan.sql.sql_expressions import lower_expression, with_position
-from sfumato.plan.sql.syntax_trees import has_node
 from sfumato.plan.sql.text_positions import fix_for_unknown_name, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import NamedRelation, conjunction, conjuncts
-from sfumato.plan.values.coded_keys import MIRRORED
+from sfumato.plan.values.countable import MIRRORED
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type, Value

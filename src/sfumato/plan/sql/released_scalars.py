@@ -18,7 +18,7 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query, ValueQuery
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.dialect import DIALECT
+from sfumato.plan.sql.dialect import DIALECT, has_node
 from sfumato.plan.sql.noisy_relations import (
     NoisyRowsDetector,
     Scope,
@@ -29,7 +29,6 @@ from sfumato.plan.sql.noisy_relations import (
 )
 from sfumato.plan.sql.outer import groups_by_unit, has_aggregates
 from sfumato.plan.sql.sql_expressions import RELEASED_VALUE
-from sfumato.plan.sql.syntax_trees import has_node
 from sfumato.plan.sql.text_positions import full_sql_text, node_text, refusal_at
 from sfumato.plan.sql.unit_joins import is_correlated
 from sfumato.plan.values.expressions import Column, ReleasedValue

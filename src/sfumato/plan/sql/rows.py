@@ -22,12 +22,14 @@ from sfumato.plan.nodes import (
     relations,
     unused_source_number,
 )
-from sfumato.plan.sql.per_unit import WindowColumns, find_aggregates_outside_windows, lower_per_unit
 from sfumato.plan.sql.public_tables import MatchedPublicTable, lower_public_join
 from sfumato.plan.sql.row_sources import (
     RowSource,
+    WindowColumns,
     as_nullable,
+    find_aggregates_outside_windows,
     is_unnest,
+    lower_per_unit,
     lower_unnest,
     move_unnest_to_from,
     shift_sources,

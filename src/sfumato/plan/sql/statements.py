@@ -37,8 +37,7 @@ from sfumato.plan.noisy_rows import Finish, NoisyWindow, Output
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sharing import with_requests_as_measures
 from sfumato.plan.sql.dialect import function_name
-from sfumato.plan.sql.distinct_tuples import counted_nodes, lower_distinct_tuple
-from sfumato.plan.sql.grouping import Grouping, lower_grouping
+from sfumato.plan.sql.grouping import Grouping, expand_pivots, lower_grouping
 from sfumato.plan.sql.noisy_relations import combines_noisy_rows, lower_combined
 from sfumato.plan.sql.noisy_windows import lower_noisy_window, window_result_column
 from sfumato.plan.sql.outer import (
@@ -51,7 +50,6 @@ from sfumato.plan.sql.outer import (
     parse_row_count,
 )
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.plan.sql.pivots import expand_pivots
 from sfumato.plan.sql.public_tables import inline_public_subqueries
 from sfumato.plan.sql.quantiles import RANKED, lower_quantile, lower_quantiles, probability_list
 from sfumato.plan.sql.released_scalars import lower_with_released_scalars
@@ -61,6 +59,7 @@ from sfumato.plan.sql.rows import lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text import parse_select as parse_text, strip_database
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refusal_at
+from sfumato.plan.sql.unit_aggregates import counted_nodes, lower_distinct_tuple
 from sfumato.plan.sql.unit_joins import period_expressions_of, period_sql
 from sfumato.plan.values.expressions import (
     Column,

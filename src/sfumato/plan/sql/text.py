@@ -2,6 +2,8 @@
 
 TO_DATE and TO_TIMESTAMP of a literal are read in PostgreSQL's own format, since Superset writes the ends of every time
 range in this way. Only a literal is read: a column's texts are parsed by STRPTIME.
+
+Files of queries, separated by semicolons; each is known by its number and its line.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from sfumato.errors import Unsupported
-from sfumato.plan.sql.dialect import DIALECT, TYPED_NAME
+from sfumato.errors import SfumatoError, Unsupported, shorten
+from sfumato.plan.sql.dialect import DIALECT, TYPED_NAME, find_nodes, list_nodes
 from sfumato.plan.sql.parameters import (
     Parameters,
     bind_parameters_in_place,
@@ -31,15 +33,120 @@ from sfumato.plan.sql.parameters import (
     locate_parameters,
     parameter_literals,
 )
-from sfumato.plan.sql.syntax_trees import find_nodes, list_nodes
 from sfumato.plan.sql.text_positions import fix_for_unknown_name, refusal_at, suggest_keyword, suggest_quotes
 from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
+LONGEST_FILE = 8 << 20
+MAX_QUESTIONS = 5_000
+_PLACE = "the file of questions"
+
+
+@dataclass(frozen=True)
+class WrittenQuestion:
+    """A query of a file."""
+
+    text: str
+    line: int
+    """The line on which it begins, from 1."""
+
+
+def split_questions(source: str) -> tuple[WrittenQuestion, ...]:
+    """Split a text into its statements; comments between them belong to none. At least one is required."""
+    if len(source) > LONGEST_FILE:
+        raise Unsupported(
+            "too-long",
+            f"a file of questions can have at most {LONGEST_FILE >> 20} MB of text",
+            fix="split the file",
+            place=_PLACE,
+        )
+    try:
+        tokens = sqlglot.tokenize(source, dialect="duckdb")
+    except SqlglotError:
+        rule = "a file of questions must be SQL, with semicolons between the questions"
+        raise Unsupported(
+            "not-sql", rule, fix="close every quote and every comment in the file", place=_PLACE
+        ) from None
+    token_spans, first = [], None
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            first = None
+            continue
+        if first is None:
+            first = token
+            token_spans.append([token, token])
+        token_spans[-1][1] = token
+    if not token_spans:
+        raise Unsupported(
+            "no-question", "the file has no questions", fix="write at least one SELECT … FROM …;", place=_PLACE
+        )
+    if len(token_spans) > MAX_QUESTIONS:
+        raise Unsupported(
+            "too-many-questions",
+            f"a file can have at most {MAX_QUESTIONS:,} questions",
+            fix="split the file",
+            place=_PLACE,
+        )
+    return tuple(
+        WrittenQuestion(source[start.start : end.end + 1], source.count("\n", 0, start.start) + 1)
+        for start, end in token_spans
+    )
+
+
+def split_first_statement(source: str) -> tuple[str, str] | None:
+    r"""Split a text after its first statement, which a semicolon ends; None where no statement is whole yet.
+
+    >>> split_first_statement("SELECT ';' -- not here; \n AS a; SELECT 2")
+    ("SELECT ';' -- not here; \n AS a", ' SELECT 2')
+    >>> split_first_statement("SELECT 'it is open; ") is None
+    True
+    """
+    end = source.find(";")
+    while 0 <= end < LONGEST_FILE:
+        tokens = _tokenize_file(source[: end + 1])
+        if tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+            return source[:end], source[end + 1 :]
+        end = source.find(";", end + 1)
+    return None
+
+
+def is_blank(source: str) -> bool:
+    """Return whether a text holds nothing but spaces and comments."""
+    return _tokenize_file(source) == []
+
+
+def has_open_quote(source: str) -> bool:
+    """Return whether a text ends inside a quote or a comment.
+
+    >>> has_open_quote("SELECT 'north"), has_open_quote("SELECT 'north' -- it's")
+    (True, False)
+    """
+    return _tokenize_file(source) is None
+
+
+def _tokenize_file(source: str) -> list[Token] | None:
+    """Return the tokens of a text, or None while a quote or a comment in it is open."""
+    try:
+        return sqlglot.tokenize(source, dialect="duckdb")
+    except SqlglotError:
+        return None
+
+
+@contextmanager
+def question_in_refusals(number: int | None, written: WrittenQuestion, name: str = "") -> Iterator[None]:
+    """Add to a refusal which query it is about: by its number and line in a file, or by its name."""
+    try:
+        yield
+    except SfumatoError as refusal:
+        excerpt = shorten(" ".join(written.text.split()), 80)
+        numbered = f"question {number}, line {written.line} of the file, {excerpt}"
+        where = f"question {name}" if number is None else f"question {number} ({name}), {excerpt}" if name else numbered
+        raise refusal.within(where) from None
+
+
 LONGEST = 64 * 1024
 DEEPEST = 24
 MAX_TOKENS = 10_000
-
 _OPENING = {TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET, TokenType.R_BRACE}
 _CHAINED = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}

@@ -15,11 +15,11 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
+from sfumato.error_facts import join_with_or, quote_parameter
 from sfumato.errors import Unsupported
 from sfumato.plan.quoting import double_quotes_advice, quoted
 from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.sql_expressions import line_and_column
-from sfumato.suggested_fixes import join_with_or, quote_parameter
 from sfumato.untrusted import escape_unprintable
 
 

@@ -27,9 +27,8 @@ from sfumato.plan.nodes import (
     UnitJoin,
 )
 from sfumato.plan.quoting import quoted
-from sfumato.plan.sql.dialect import DIALECT
+from sfumato.plan.sql.dialect import DIALECT, find_nodes, has_node
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.syntax_trees import find_nodes, has_node
 from sfumato.plan.sql.text_positions import full_sql_text, refusal_at
 from sfumato.plan.values.expressions import Call, Column, Expression, Field
 from sfumato.plan.values.functions import call, literal

@@ -34,7 +34,7 @@ from sfumato.array_types import Floats, Indices
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported, ValueWords
 from sfumato.plan.sql.text_positions import fix_for_unknown_name
-from sfumato.plan.values.coded_keys import coded_key_and_cell_values, single_value_cells
+from sfumato.plan.values.countable import coded_key_and_cell_values, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Domain, Table
 from sfumato.policy.codings import CELLS_RULE, Coding

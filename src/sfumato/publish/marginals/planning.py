@@ -105,7 +105,7 @@ class MarginalWorkload:
         if not 1 <= exact_integer(ways, "ways") <= columns:
             range_rule = f"a whole number between 1 and {columns}, the number of columns"
             rule = range_rule if columns != 1 else "1, because there is only one column"
-            raise InvalidParameter("ways", ways, rule)
+            raise InvalidParameter("ways", ways, rule, fix="write ways=1" if columns == 1 else "")
         sizes = range(1, ways + 1) if fewer else (ways,)
         return cls(tuple(attribute_set for k in sizes for attribute_set in itertools.combinations(range(columns), k)))
 

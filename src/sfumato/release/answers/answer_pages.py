@@ -18,6 +18,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from sfumato.error_facts import join_with_or
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.plots.frame import framed_picture
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
@@ -37,7 +38,6 @@ from sfumato.release.answers.web_pages import (
     preformatted_block,
     table,
 )
-from sfumato.suggested_fixes import join_with_or
 
 _FEW_ROWS, _MAX_ROWS = 12, 1000
 """The most rows shown without a fold, and the most rows of a page."""

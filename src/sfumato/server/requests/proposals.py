@@ -23,7 +23,7 @@ from sfumato.curator import Curator
 from sfumato.curator.listings import Listing
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.release_kinds import ReleaseKind, all_kinds
-from sfumato.error_facts import shorten
+from sfumato.error_facts import quote_parameter, shorten
 from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
@@ -41,7 +41,6 @@ from sfumato.server.requests.specs import (
     rows_of_view,
     spec_struct,
 )
-from sfumato.suggested_fixes import quote_parameter
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""``sfumato online``: open a session and answer questions from a prompt or from stdin."""
+"""``sfumato online`` and ``above``: many questions for one price."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -14,12 +14,10 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, INTERRUPTED, print_warning
 from sfumato.cli.common.output import ProgressPrinter, print_table as show_table
 from sfumato.errors import SfumatoError
-from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.sql.question_files import split_questions
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
-    from sfumato.curator import OnlineSession
+    from sfumato.curator import OnlineSession, ThresholdSession
 
 _PROMPT, _CONTINUATION = "sfumato> ", "     ... "
 _MAX_LETTERS = 1 << 20
@@ -96,7 +94,7 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
     help="For teaching: measure only the number of rows, and start from a uniform model.",
 )
 @options.as_json
-def command(
+def online_command(
     policy: Path,
     table: str,
     columns: str,
@@ -180,6 +178,8 @@ class _OnlineShell:
 
     def _answer(self, question: str) -> None:
         """Answer a question; if it is refused, print why, and the session continues."""
+        from sfumato.plan.descriptions import count_with_noun
+
         try:
             answer = self.session.sql(question, **self.answer_options)
         except SfumatoError as refusal:
@@ -225,6 +225,8 @@ class _OnlineShell:
 
 def _split_questions(text: str) -> tuple[str, ...]:
     """Split the text into questions; print an error and return none if it is not SQL."""
+    from sfumato.plan.sql.text import split_questions
+
     if not text.strip().strip(";").strip():
         return ()
     try:
@@ -236,3 +238,103 @@ def _split_questions(text: str) -> tuple[str, ...]:
 
 def _print_error(message: str) -> None:
     click.secho(message, fg="red", err=True)
+
+
+@click.command(short_help="Find which of many counts exceed a threshold.", epilog=EXIT_CODES_HELP)
+@options.policy
+@click.option("--threshold", metavar="NUMBER", required=True, help="The threshold that every count is compared with.")
+@click.option(
+    "--positives", type=int, default=1, show_default=True, help="Stop after this many counts above the threshold."
+)
+@click.option(
+    "--epsilon",
+    metavar="NUMBER",
+    required=True,
+    help="The price of the whole session: its privacy loss ε, charged at once.",
+)
+@click.option(
+    "--values-epsilon",
+    metavar="NUMBER",
+    help="The part of --epsilon that pays for noisy values of the counts above the threshold.",
+)
+@click.option(
+    "--sensitivity",
+    metavar="NUMBER",
+    help="The largest change that one unit can cause in a count.  [default: from the policy]",
+)
+@click.option(
+    "--table", "tables", multiple=True, metavar="NAME", help="Let the questions count rows of this table. Repeatable."
+)
+@click.option(
+    "--file",
+    "source",
+    type=click.File(encoding="utf-8"),
+    help="Read the questions from this file, separated by semicolons.",
+)
+@options.analyst
+@options.ledger
+@options.session_id
+@options.explain
+@options.as_json
+def above_command(
+    policy: Path,
+    threshold: str,
+    positives: int,
+    epsilon: str,
+    values_epsilon: str | None,
+    sensitivity: str | None,
+    tables: tuple[str, ...],
+    source: TextIO | None,
+    analyst: str | None,
+    ledger: Path | str | None,
+    request_id: str | None,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Open a session on POLICY that answers "above" or "below" for each question, until --positives of them were above.
+
+    The questions come from --file, or one per line from standard input.
+
+    \b
+    Example:
+      sfumato above clinic.toml --threshold 100 --positives 3 --epsilon 1 --file questions.sql
+    """
+    from sfumato.curator import Curator
+
+    with ProgressPrinter() as progress, Curator(policy, ledger, progress=progress) as curator:
+        asker = curator if analyst is None else curator.as_analyst(analyst)
+        proposal = asker.above(threshold, positives, sensitivity=sensitivity, tables=tables or None)
+        if explain:
+            explanation = proposal.explain(epsilon, values_epsilon=values_epsilon)
+            click.echo(explanation.to_json() if as_json else str(explanation))
+            return
+        questions = _read_questions() if source is None else iter(proposal.parse_file(source.read()))
+        release_options: dict[str, Any] = {"values_epsilon": values_epsilon, "request_id": request_id}
+        with progress.exit_on_interrupt(), proposal.release(epsilon, **release_options) as session:
+            progress("showing")
+            _answer_questions(session, questions, strict=source is not None, as_json=as_json)
+
+
+def _read_questions() -> Iterator[str]:
+    """Yield one question per non-empty line of stdin."""
+    for line in sys.stdin:
+        question = line.strip().rstrip(";")
+        if question:
+            yield question
+
+
+def _answer_questions(session: ThresholdSession, questions: Iterator[str], *, strict: bool, as_json: bool) -> None:
+    """Answer until the session ends. A question that is refused costs nothing; it ends a ``strict`` session."""
+    for question in questions:
+        try:
+            answer = session.ask(question)
+        except SfumatoError as refusal:
+            if strict or not session.remaining:
+                raise
+            click.echo(str(refusal), err=True)
+            continue
+        click.echo(answer.to_json() if as_json else f"{answer}  {' '.join(question.split())}")
+        if not session.remaining:
+            break
+    if not as_json:
+        click.secho(f"\n{session.receipt.short()}", dim=True)

@@ -1,17 +1,48 @@
-"""``sfumato check``: print the findings of a check of a policy and its data."""
+"""``sfumato describe``, ``check``, ``dummy`` and ``forget``: what a policy allows, and the files it makes."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.common.exit_codes import calls_to_flags
-from sfumato.curator.checking import CheckedTable, CheckReport, check
-from sfumato.policy.cell_rules import CellRules
+from sfumato.cli.common import options
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, calls_to_flags
 from sfumato.untrusted import escape_unprintable
+
+if TYPE_CHECKING:
+    from sfumato.curator.checking import CheckedTable, CheckReport
+    from sfumato.policy import Policy
+    from sfumato.policy.cell_rules import CellRules
+
+
+@click.command(short_help="Describe what can be asked.", epilog=EXIT_CODES_HELP)
+@options.policy
+@click.argument("table", required=False)
+def describe_command(policy: Path, table: str | None) -> None:
+    """Describe whom POLICY protects and what its tables and columns, or those of one TABLE, may contain.
+
+    Example questions follow, each with its expected error. Only the policy is read: no data, no ledger.
+
+    \b
+    Examples:
+      sfumato describe clinic.toml
+      sfumato describe clinic.toml visits
+    """
+    from sfumato.curator import describe_policy
+
+    tables = describe_policy(policy)
+    click.echo(str(tables if table is None else tables.find(table)))
+    described = tables.values() if table is None else [tables.find(table)]
+    examples = [question for description in described for question in description.questions]
+    if examples:
+        line = f"sfumato query {shlex.quote(str(policy))} {shlex.quote(examples[0].sql)} --epsilon 1 --dry-run"
+        click.echo(f"\nTry one (without --dry-run it is charged):\n  {line}")
+
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
 _SHARED = "SAFE TO SHARE: what causes the noise of typical questions, from the policy alone."
@@ -21,6 +52,8 @@ _MAX_LIMITS = 11
 
 def print_check(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None:
     """Print the public facts of every table, then, if ``private``, the figures for the owner alone."""
+    from sfumato.curator.checking import check
+
     checked = check(path, private=private)
     for name, line in checked.misquoted:
         click.secho(f"{_PRIVATE}\n{name}: line {line:,} does not hold exactly one record", fg="red", err=True)
@@ -167,3 +200,141 @@ def _print_losses_by_limit(limit: str, losses: Mapping[str, Mapping[int, float]]
     click.echo(f"  {limit:<20} " + " ".join(f"{limit_value:>7,}" for limit_value in limits))
     for name, shares in losses.items():
         click.echo(f"  {name:<20} " + " ".join(f"{shares[limit_value]:>7.1%}" for limit_value in limits))
+
+
+_FILE_SUFFIXES = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".duckdb", ".db")
+
+
+@click.command(short_help="Write invented tables to test code on, for free.", epilog=EXIT_CODES_HELP)
+@options.policy
+@click.option(
+    "--rows", metavar="N", default="1000", show_default=True, help="The number of rows of each private table."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("dummy"),
+    show_default=True,
+    help="A new folder for the invented tables and a copy of the policy.",
+)
+def dummy_command(policy: Path, rows: str, output: Path) -> None:
+    """Invent rows for each table of POLICY, to develop code against. No data are read, nothing is charged.
+
+    Types, values, bounds and limits are those of the policy. The rows are the same every time, and their statistics
+    mean nothing. Query the policy in the new folder.
+
+    \b
+    Example:
+      sfumato dummy clinic.toml --rows 1000 -o dummy
+      sfumato query dummy/clinic.toml "SELECT COUNT(*) AS visits FROM visits" --epsilon 0.5
+    """
+    from sfumato.errors import InvalidPolicy
+    from sfumato.policy import read
+
+    if output.suffix.lower() in _FILE_SUFFIXES:
+        raise click.UsageError(f"-o names a new folder for all tables, not a file: write -o {output.with_suffix('')}")
+    parsed_policy = read(policy)
+    tables = parsed_policy.dummy(options.parse_row_count(rows) or 1)
+    try:
+        output.mkdir(parents=True)
+    except OSError:
+        raise InvalidPolicy(
+            "invented tables need a new folder, and this one already exists or cannot be created",
+            place=str(output),
+            fix="name another folder with -o",
+        ) from None
+    relative_paths = _relative_sources(parsed_policy, policy.parent)
+    for name, table in tables.items():
+        target = output / relative_paths[name] if relative_paths else output / f"{_file_stem(name)}.parquet"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write_table(table, target, parsed_policy.tables[name].relation if relative_paths else None)
+        click.echo(f"Written: {target}, {table.num_rows:,} invented rows.")
+    for name in parsed_policy.tables:
+        if name not in tables:
+            click.echo(f"Left out: {name}, a public table without declared columns; copy it from its source.")
+    if relative_paths:
+        (output / policy.name).write_bytes(policy.read_bytes())
+        click.echo(f"Written: {output / policy.name}, the same policy for these tables, with its own account.")
+
+
+def _relative_sources(policy: Policy, folder: Path) -> dict[str, Path]:
+    """Return each source's path relative to the policy; empty unless all are plain files in its folder."""
+    relative_paths = {}
+    for name, table in policy.tables.items():
+        path = Path(str(getattr(table.source, "path", "")))
+        if any(letter in path.name for letter in "*?[") or ".." in path.parts:
+            return {}
+        try:
+            relative_paths[name] = path.relative_to(folder)
+        except ValueError:
+            return {}
+    return relative_paths
+
+
+def _write_table(table: Any, target: Path, relation: str | None) -> None:
+    from pyarrow import csv, parquet
+
+    if relation is not None:
+        from sfumato.engine.inspecting import write_table
+
+        write_table(table, target, relation)
+    elif target.suffix.lower() == ".csv":
+        csv.write_csv(table, target)
+    else:
+        parquet.write_table(table, target)
+
+
+def _file_stem(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in " _-" else "_" for letter in name)
+
+
+_DRAFT_AGAIN = (
+    "To query the data again, move the policy away and run sfumato init on the original files; the ledger stays."
+)
+
+
+@click.command(short_help="Remove the copies that init made of private tables.", epilog=EXIT_CODES_HELP)
+@options.policy
+@click.option("--yes", "confirmed", is_flag=True, help="Do not ask for confirmation.")
+def forget_command(policy: Path, confirmed: bool) -> None:
+    """List the copies of POLICY's tables that sfumato init made, and remove them after you confirm.
+
+    The policy, its ledger and the original files stay. POLICY need not exist: then the copies of an init that was not
+    finished are removed. Traces of a removed file can remain on the disk, in backups and in snapshots.
+
+    \b
+    Examples:
+      sfumato forget clinic.toml
+      sfumato forget clinic.toml --yes
+    """
+    from sfumato.curator.policy_drafts import find_copies
+
+    copies = find_copies(policy)
+    if not copies.originals_by_copy and copies.missing:
+        click.echo(
+            f"The copies of {_printable(policy)} were removed earlier; there is nothing to remove. {_DRAFT_AGAIN}"
+        )
+        return
+    if not copies.originals_by_copy:
+        click.echo(f"{_printable(policy)} has no copies: init reads its tables in place. Nothing was removed.")
+        return
+    for copy, original in copies.originals_by_copy.items():
+        of_what = "unfinished" if original is None else f"a copy of {_printable(original)}"
+        click.echo(
+            f"{_printable(copy)}: {of_what}{'; the original is gone' if copy in copies.without_original else ''}"
+        )
+    if not confirmed and not click.confirm("Remove these files"):
+        click.echo("Nothing was removed.")
+        return
+    copies.remove()
+    click.echo(
+        f"\nRemoved: {len(copies.originals_by_copy)} {'copy' if len(copies.originals_by_copy) == 1 else 'copies'}."
+    )
+    click.echo(f"Left in place: {', '.join(map(_printable, copies.remaining_files)) or 'nothing'}.")
+    if policy.exists():
+        click.echo(f"{_printable(policy)} can no longer be queried. {_DRAFT_AGAIN}")
+
+
+def _printable(path: Path) -> str:
+    return escape_unprintable(str(path))
