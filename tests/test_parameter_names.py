@@ -31,7 +31,7 @@ CALLERS_ARGUMENTS = frozenset(
         *("losses.ResponseLoss delta", "losses.BoundedRangeLoss epsilon", "subsampled_losses.SubsampledLoss k"),
         *("noise_losses.LaplaceKeyThresholdLoss delta", "noise_losses.GaussianKeyThresholdLoss delta"),
         *("anchors.AnchoredAccount accounts", "scoring.CandidateScore score", "signing_keys.PublicKey key"),
-        *("answer_pictures.parse_noise_limit above", "question_parts.noise_family mechanism"),
+        *("answer_pictures.parse_noise_limit above", "shares.noise_family mechanism"),
         "counts.SurveyEstimate question",
     }
 )
