@@ -9,7 +9,7 @@ import vl_convert
 from timing import cpu_seconds, row
 
 from sfumato.plots.answers import GroupColumn, draw_answer
-from sfumato.plots.scales import ChartData
+from sfumato.plots.frame import ChartData
 from sfumato.release.answers.answer_pictures import altair_bar_chart
 
 FOOT = ["protects one person", "ε = 0.5 for this answer", "ranges hold with 95 % confidence", "2026-11-15"]

@@ -20,7 +20,7 @@ import sfumato as sf
 from engine.tables import policy_of
 from hostile_json import Edit, edits
 from sfumato import errors
-from sfumato.client import addresses
+from sfumato.client import wire
 from sfumato.client.wire import decode as read_told
 from sfumato.errors import InvalidParameter, ServerUnavailable, SfumatoError
 from sfumato.ledger.proofs.anchors import Anchor
@@ -242,7 +242,7 @@ def test_kept_tokens(tmp_path: Path, long: bool) -> None:
     def read(text: str) -> None:
         path.write_text(text)
         path.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        addresses._read_credentials(path)
+        wire._read_credentials(path)
 
     check_refused(Reader(text, read), long=long)
 

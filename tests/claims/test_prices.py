@@ -17,7 +17,7 @@ from sfumato.audit.asked_questions.neighbouring_outcomes import flatten_release
 from sfumato.audit.asked_questions.release_sampling import temporary_curator
 from sfumato.curator import Curator
 from sfumato.release.batch_prices import PricedBatch
-from sfumato.release.parts.question_parts import rounded_down_to_13_digits, rounded_up_to_13_digits as size_rounded_up
+from sfumato.release.parts.shares import rounded_down_to_13_digits, rounded_up_to_13_digits as size_rounded_up
 from sfumato.release.prices import Price, rounded_up_to_4_digits
 from sfumato.release.requests import PriceRequest
 

@@ -18,9 +18,9 @@ import pytest
 import sfumato as sf
 from cli.running import run
 from client.curators import served_policy, serving
-from sfumato.client import RemoteCurator, addresses, wire
-from sfumato.client.addresses import Address
+from sfumato.client import RemoteCurator, wire
 from sfumato.client.remote_proposals import RemoteProposal
+from sfumato.client.wire import Address
 from sfumato.errors import NotSignedIn, ServerUnavailable, TooManyRequests
 from sfumato.server.requests import proposals, specs
 
@@ -172,16 +172,16 @@ def test_a_token_is_kept_for_its_owner_alone(
     at: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = addresses.save_token(Address.parse(at[0]), at[1])
+    path = wire.save_token(Address.parse(at[0]), at[1])
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    addresses.save_token(Address.parse("https://example.org"), "other")
+    wire.save_token(Address.parse("https://example.org"), "other")
     with sf.connect(at[0]) as curator:
         assert curator.name == "clinic"
     path.chmod(0o644)
     with pytest.raises(sf.SfumatoError, match="the token file can be read by other users"):
         sf.connect(at[0])
     path.chmod(0o600)
-    addresses.save_token(Address.parse(at[0]), None)
+    wire.save_token(Address.parse(at[0]), None)
     assert json.loads(path.read_text()) == {"https://example.org": "other"}
     monkeypatch.setenv("SFUMATO_TOKEN", at[1])
     with sf.connect(at[0]) as curator:

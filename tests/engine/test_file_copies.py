@@ -12,15 +12,17 @@ import pytest
 from hypothesis import given, strategies as st
 from pyarrow import parquet
 
-from sfumato.engine.csv_layouts import detect_text_format, unique_names, usable_names
 from sfumato.engine.file_copies import (
     ParquetCopy,
     copies_folder,
     copy_sqlite,
     copy_text,
     detect_file_kind,
+    detect_text_format,
     recorded_origin,
     sqlite_tables,
+    unique_names,
+    usable_names,
 )
 from sfumato.engine.inspecting import inferred_types
 from sfumato.errors import InvalidParameter, InvalidPolicy

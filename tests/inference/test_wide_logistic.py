@@ -20,8 +20,7 @@ from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.regressions import RegressionForecast
 from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
-from sfumato.inference.assumed import coordinates_of_assumed_rows
-from sfumato.inference.design import DesignBuilder
+from sfumato.inference.design import DesignBuilder, coordinates_of_assumed_rows
 from sfumato.inference.formula import RANGE_COUNTS, Factor, in_labelled_range, parse_formula, range_labels
 from sfumato.inference.gradient_descent import (
     MOMENTUM,

@@ -237,7 +237,7 @@ MUTANTS = (
     Mutant(
         "second cells are no corners of a rectangle",
         Kind.KEYS,
-        "attacks.suppression:suppress_complementary_cells",
+        "attacks.differencing:suppress_complementary_cells",
         "hidden[[row, other_row, other_row], [other_column, column, other_column]] = True",
         "hidden[[row, other_row], [other_column, column]] = True",
         (f"{SUPPRESSION}::test_nothing_that_one_table_tells_determines_a_withheld_cell",),
@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "a cell at the limit is withheld",
         Kind.LIMITS,
-        "attacks.suppression:suppressed_table",
+        "attacks.differencing:suppressed_table",
         "hidden = cells < exact_integer(least",
         "hidden = cells <= exact_integer(least",
         (f"{SUPPRESSION}::test_what_is_not_withheld_is_told_exactly_at_the_limit_too",),
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "an interval is too narrow by what is known of the part itself",
         Kind.AUDIT,
-        "attacks.suppression:cell_bounds",
+        "attacks.differencing:cell_bounds",
         "total - low[part].sum() + low[part])",
         "total - low[part].sum())",
         (f"{SUPPRESSION}::test_intervals_always_hold_the_truth",),
@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "each of three private tables is paid the whole price",
         Kind.CHARGE_ORDER,
-        "attacks.suppression:release_tables",
+        "attacks.differencing:release_tables",
         "even_share(budget.epsilon, len(_COLUMNS))",
         "budget.epsilon",
         (f"{SUPPRESSION}::test_second_cells_help_in_one_table_and_not_in_three",),

@@ -323,7 +323,7 @@ MUTANTS = (
     Mutant(
         "equal noises of one release are no doubt",
         Kind.AUDIT,
-        "audit.whole_policies.shared_noise:_equal_or_opposite_rows",
+        "audit.whole_policies.audit_testbeds:_equal_or_opposite_rows",
         "        if normalized in first_index:\n",
         "        if normalized in first_index and index < 0:\n",
         (f"{_WHOLE}::test_every_planted_fault_is_caught",),
@@ -331,7 +331,7 @@ MUTANTS = (
     Mutant(
         "opposite noises of one release are taken for independent",
         Kind.AUDIT,
-        "audit.whole_policies.shared_noise:_equal_or_opposite_rows",
+        "audit.whole_policies.audit_testbeds:_equal_or_opposite_rows",
         "(np.sign(leading[0]) if leading.size else 1)",
         "1",
         (f"{_WHOLE}::test_opposite_noises_are_found_and_too_narrow_ones_are_not_judged",),
@@ -339,7 +339,7 @@ MUTANTS = (
     Mutant(
         "measures of one mechanism share their noise, and no audit sees it",
         Kind.REUSE,
-        "release.parts.question_parts:NoisyTotals.draw",
+        "release.parts.shares:NoisyTotals.draw",
         "noisy_totals = [measurement.draw(measurement.reading.extract(exact)) for measurement in measurements]",
         "kept: dict[Any, Any] = {}\n"
         "    own = [(measurement, measurement.reading.extract(exact)) for measurement in measurements]\n"

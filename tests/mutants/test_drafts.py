@@ -296,7 +296,7 @@ MUTANTS = (
     Mutant(
         "a title without a delimiter is a line of names",
         Kind.NAN,
-        "engine.csv_layouts:_require_same_width",
+        "engine.file_copies:_require_same_width",
         "len(names) == 1 and separator != text_format.separator",
         "False",
         ("cli/commands/test_messy_files.py::test_two_lines_of_names_are_refused_with_a_reason",),

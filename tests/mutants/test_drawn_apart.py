@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "measures of one mechanism and one shape share their noise",
         Kind.REUSE,
-        "release.parts.question_parts:NoisyTotals.draw",
+        "release.parts.shares:NoisyTotals.draw",
         "noisy_totals = [measurement.draw(measurement.reading.extract(exact)) for measurement in measurements]",
         "kept: dict[Any, Any] = {}\n"
         "    own = [(measurement, measurement.reading.extract(exact)) for measurement in measurements]\n"

@@ -575,8 +575,8 @@ MUTANTS = (
         "only groups with rows have totals",
         Kind.KEYS,
         "engine.arrays:align_totals",
-        "    totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]\n    return totals",
-        "    return row_totals[row_of_group[row_of_group >= 0]]",
+        "    totals[has_row] = row_totals[row_order[position[has_row]]]\n    return totals",
+        "    return row_totals[row_order[position[has_row]]]",
         (
             "release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",
             "safety/test_outcomes.py::test_one_outcome_whoever_is_in_the_table",

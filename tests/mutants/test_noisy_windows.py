@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a forecast of totals and of their groups allows for the rounding of the smallest total",
         Kind.RANGES,
-        "curator.previews.forecast_rows:forecast_rows",
+        "curator.previews.previewing:forecast_rows",
         "int(rows.groups_per_row.max())",
         "int(rows.groups_per_row.min())",
         (

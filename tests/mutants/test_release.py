@@ -114,8 +114,8 @@ MUTANTS = (
         "totals stand at other groups",
         Kind.KEYS,
         "engine.arrays:align_totals",
-        "totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]",
-        "totals[row_of_group >= 0] = row_totals[: int((row_of_group >= 0).sum())]",
+        "row_totals[row_order[position[has_row]]]",
+        "row_totals[: int(has_row.sum())]",
         ("release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",),
     ),
     Mutant(
@@ -194,7 +194,7 @@ MUTANTS = (
     Mutant(
         "the size of Gaussian noise is rounded down to digits that print",
         Kind.ROUNDING,
-        "release.parts.question_parts:calibrated_noise",
+        "release.parts.shares:calibrated_noise",
         "return family.of_size(max(size if keeps_exact_size else rounded_up_to_13_digits(size), LEAST_STEPS))",
         "return family.of_size(max(size if keeps_exact_size else rounded_down_to_13_digits(size), LEAST_STEPS))",
         ("release/test_pricing.py::test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen",),
@@ -202,7 +202,7 @@ MUTANTS = (
     Mutant(
         "a time limit ends the next statement of its thread",
         Kind.CHARGE_ORDER,
-        "release.deadlines:Deadline.cancel",
+        "release.releasing:Deadline.cancel",
         "with self._interrupting:\n        self._cancelled = True",
         "self._cancelled = True",
         ("release/test_deadlines.py::test_nothing_is_interrupted_after_the_limit_was_left",),
@@ -210,7 +210,7 @@ MUTANTS = (
     Mutant(
         "a waiting thread that overslept is not woken for later time limits",
         Kind.CHARGE_ORDER,
-        "release.deadlines:DeadlineWatch.add",
+        "release.releasing:DeadlineWatch.add",
         "not time.monotonic() < self._wake_time <= deadline.end",
         "deadline.end < self._wake_time",
         (

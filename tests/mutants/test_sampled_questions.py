@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a price buys the noise of more than is charged",
         Kind.CHARGE_ORDER,
-        "release.sampled_prices:_epsilon_before_sampling",
+        "release.pricing:_epsilon_before_sampling",
         "math.log1p(math.expm1(epsilon) / rate)",
         "epsilon / rate",
         (WITHIN,),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "the δ of a price is not divided by the rate but for_multiplied_rows",
         Kind.DELTA,
-        "release.sampled_prices:price_before_sampling",
+        "release.pricing:price_before_sampling",
         "price.delta / rate",
         "price.delta / rate ** 2",
         (f"{LAW}::test_gaussian_noise_on_a_sample_keeps_its_price",),
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "a unit of a sample adds one step to a sum",
         Kind.RANGES,
-        "release.parts.question_parts:NoisyTotals.scales",
+        "release.parts.shares:NoisyTotals.scales",
         "self.bounded.noisy_measures[member.share_index].add_remove_sensitivity.per_group * member.unit_value",
         "member.unit_value",
         (f"{QUESTIONS}::test_a_unit_adds_all_its_rows_at_the_bound",),

@@ -258,7 +258,7 @@ MUTANTS = (
     Mutant(
         "a release has as much of the processor as who asks what is free",
         Kind.CONSENT,
-        "server.releases.fair_queue:lower_priority",
+        "server.releases.answer_clock:lower_priority",
         "os.getpriority(os.PRIO_PROCESS, os.getpid()) + _NICENESS",
         "os.getpriority(os.PRIO_PROCESS, os.getpid())",
         ("server/releases/test_fair_queue.py",),
@@ -396,7 +396,7 @@ MUTANTS = (
     Mutant(
         "costly questions that were begun at the same time are all worked on",
         Kind.CONSENT,
-        "server.releases.fair_queue:QuestionRateLimit.withdraw_extra",
+        "server.releases.answer_clock:QuestionRateLimit.withdraw_extra",
         "self._withdraw(user, count, min(0, self._burst - already_withdrawn))",
         "self._withdraw(user, count, -math.inf)",
         ("server/releases/test_fair_queue.py::test_who_owes_already_is_told_when_to_come_back_and_owes_no_more",),

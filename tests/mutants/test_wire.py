@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a turn that is over was none",
         Kind.CONSENT,
-        "server.releases.fair_queue:FairQueue._begin_next_with_slot",
+        "server.releases.answer_clock:FairQueue._begin_next_with_slot",
         "self._begun += 1",
         "pass",
         (f"{_TURNS}::test_turns_are_told_from_their_begin_to_their_end",),
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "a turn is told when it is over only",
         Kind.CONSENT,
-        "server.releases.fair_queue:FairQueue.turns_begun_if_idle",
+        "server.releases.answer_clock:FairQueue.turns_begun_if_idle",
         "return None if self._running else begun",
         "return begun",
         (f"{_TURNS}::test_turns_are_told_from_their_begin_to_their_end",),

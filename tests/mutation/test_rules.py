@@ -86,10 +86,10 @@ def in_child(work: Callable[[], str]) -> str:
         return said.read()
 
 
-TURNED = "release.parts.question_parts:rounded_up_to_13_digits | rounding | math.ceil → math.floor | 1"
+TURNED = "release.parts.shares:rounded_up_to_13_digits | rounding | math.ceil → math.floor | 1"
 SCRIPT = """
 from fractions import Fraction
-from sfumato.release.parts.question_parts import rounded_up_to_13_digits
+from sfumato.release.parts.shares import rounded_up_to_13_digits
 print(rounded_up_to_13_digits(Fraction(1, 3)) > Fraction(1, 3))
 """
 
@@ -102,9 +102,9 @@ def test_a_change_reaches_importers_and_subprocesses_and_tells_that_it_ran(tmp_p
         Overlay(tmp_path).install(site_of(TURNED))
         scope: dict[str, object] = {"print": str}
         exec(SCRIPT, scope)  # an importer in this process
-        from sfumato.release.parts import question_parts
+        from sfumato.release.parts import shares
 
-        same = scope["rounded_up_to_13_digits"] is question_parts.rounded_up_to_13_digits
+        same = scope["rounded_up_to_13_digits"] is shares.rounded_up_to_13_digits
         started = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout
         return f"{same} {len(ran)} {started.strip()}"
 

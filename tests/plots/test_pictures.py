@@ -19,9 +19,18 @@ from hypothesis import example, given, strategies as st
 import sfumato as sf
 from sfumato.plots.answers import Buckets, GroupColumn, draw_answer, draw_lines, draw_panels
 from sfumato.plots.bars import bar_panels, parse_bins
-from sfumato.plots.frame import PAGE_HEIGHT, unframed_picture
-from sfumato.plots.heat_maps import HeatMapGrid, colour, heat_map, text_colour_on
-from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
+from sfumato.plots.frame import (
+    PAGE_HEIGHT,
+    ChartData,
+    KeyScale,
+    LinearScale,
+    LogScale,
+    TimeScale,
+    format_tick,
+    seconds_since_1970,
+    unframed_picture,
+)
+from sfumato.plots.lines import HeatMapGrid, LineAxes, PlottedLine, colour, heat_map, line_chart, text_colour_on
 from sfumato.plots.picture import (
     SUFFIXES,
     Picture,
@@ -36,7 +45,6 @@ from sfumato.plots.picture import (
     tooltip_elements,
     truncate,
 )
-from sfumato.plots.scales import ChartData, KeyScale, LinearScale, LogScale, TimeScale, format_tick, seconds_since_1970
 
 SVG = "{http://www.w3.org/2000/svg}"
 FOOT = ["protects one person", "ε = 0.5 for this answer", "ranges hold with 95 % confidence", "2026-11-15"]

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.data import SCOPES, deployments
-from sfumato.plots.scales import LogScale
+from sfumato.plots.frame import LogScale
 from sfumato.privacy.pictures import PlottedPrecedent, draw_precedents
 from sfumato.privacy.precedents import posterior_belief, precedents
 

@@ -24,10 +24,9 @@ from sklearn.metrics import roc_auc_score
 
 import sfumato as sf
 from sfumato.quality import Comparison, compare
-from sfumato.quality.common_columns import MISSING, OTHERS, UNKNOWN, CommonColumn
+from sfumato.quality.comparing import HEADING
 from sfumato.quality.distances import MAX_SETS, correlations, cramers_v, marginal_sets, nearest_rows
-from sfumato.quality.learning import logistic_probabilities, propensity, roc_auc
-from sfumato.quality.page import HEADING
+from sfumato.quality.learning import MISSING, OTHERS, UNKNOWN, CommonColumn, logistic_probabilities, propensity, roc_auc
 
 REAL = pd.DataFrame(
     {
@@ -131,7 +130,7 @@ def test_two_samples_of_one_population_can_hardly_be_told_apart() -> None:
 
 def _ratio(real: pd.DataFrame, synthetic: pd.DataFrame) -> float:
     from sfumato.engine.inspecting import paired_tables
-    from sfumato.quality.common_columns import common_columns
+    from sfumato.quality.learning import common_columns
 
     return propensity(common_columns(paired_tables(real, synthetic), 10)).ratio
 

@@ -21,7 +21,7 @@ from sfumato.plan.readings.total_readings import KeyHolders
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.question_parts import NoiseStrength, calibrated_noise
+from sfumato.release.parts.shares import NoiseStrength, calibrated_noise
 from sfumato.release.prices import Price, least_four_digit_price, rounded_up_to_4_digits
 from sfumato.release.pricing import key_threshold, price_release
 

@@ -20,7 +20,7 @@ from sfumato.release import measured
 from sfumato.release.measured import DeclaredGroupsRelease
 from sfumato.release.noisy_rows.noisy_columns import NONE, ConfidenceStatement, LinearColumn
 from sfumato.release.parts.other_parts import QuantilesPart
-from sfumato.release.parts.question_parts import EXTREME_TOTALS, NoiseStrength, calibrated_noise
+from sfumato.release.parts.shares import EXTREME_TOTALS, NoiseStrength, calibrated_noise
 from sfumato.release.prices import Price
 from sfumato.release.running_totals import RunningAnswer
 

@@ -28,7 +28,7 @@ from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.parts.other_parts import DistinctValuesPart, FrequentValuesPart
-from sfumato.release.parts.question_parts import OtherPart
+from sfumato.release.parts.shares import OtherPart
 
 LISTED = (
     "region",

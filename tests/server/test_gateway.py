@@ -50,8 +50,7 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.token_spending_limits import ChargePermit
 from sfumato.server.people.users import Caller, Credentials, Role
-from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.fair_queue import QuestionRateLimit
+from sfumato.server.releases.answer_clock import AnswerClock, QuestionRateLimit
 from sfumato.server.releases.running_releases import (
     BYTES,
     MAX_TEXTS_PER_LINE,

@@ -24,7 +24,7 @@ from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import Account
 from sfumato.server import connections
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.releases.fair_queue import QuestionRateLimit
+from sfumato.server.releases.answer_clock import QuestionRateLimit
 from sfumato.server.requests import responses
 from sfumato.server.settings import ServerSettings
 

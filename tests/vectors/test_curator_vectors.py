@@ -17,7 +17,7 @@ from scipy import stats
 from publish.worlds import attributes
 from sfumato.audit import canaries
 from sfumato.audit.lower_bounds import falsifying, verdicts
-from sfumato.audit.whole_policies import curator_audits, shared_noise
+from sfumato.audit.whole_policies import audit_testbeds, curator_audits
 from sfumato.curator import step_counts
 from sfumato.curator.previews import error_forecasts
 from sfumato.curator.proposals import bought_synopses, marginals, stored_answers, synthesis, workloads
@@ -510,7 +510,7 @@ def _audit_share() -> Iterator[Vector]:
         )
 
 
-@formula("audit.whole_policies.shared_noise._required_draws")
+@formula("audit.whole_policies.audit_testbeds._required_draws")
 def _enough_draws() -> Iterator[Vector]:
     """The least number of draws is found by multiplying the chance of an accident, from the law itself."""
     for mechanisms, numbers, miss in (
@@ -523,9 +523,9 @@ def _enough_draws() -> Iterator[Vector]:
         accident, draws = mpf(numbers) * (numbers - 1), 0
         while accident > mpf(miss.numerator) / miss.denominator:
             accident, draws = accident * likeliest, draws + 1
-        yield exact(draws, shared_noise._required_draws, mechanisms, numbers, miss)
-    yield exact(None, shared_noise._required_draws, [Laplace(3)], 1, Fraction(1, 2))
-    yield exact(None, shared_noise._required_draws, [Laplace("0.025")], 2, Fraction(1, 2))
+        yield exact(draws, audit_testbeds._required_draws, mechanisms, numbers, miss)
+    yield exact(None, audit_testbeds._required_draws, [Laplace(3)], 1, Fraction(1, 2))
+    yield exact(None, audit_testbeds._required_draws, [Laplace("0.025")], 2, Fraction(1, 2))
 
 
 def _chance_of_zero(mechanism: Laplace | Gaussian) -> mpf:

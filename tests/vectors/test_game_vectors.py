@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import sfumato as sf
-from sfumato.games import digital_goods, exact_truthfulness, mediation, truth, truthful_with_money
+from sfumato.games import digital_goods, exact_truthfulness, mediation, truthful_with_money
 from sfumato.games.auctions import Sale
 from sfumato.games.environment import (
     Environment,
@@ -143,7 +143,7 @@ def _ranged_variation(eta: Any) -> Real:
     return most_value(lambda t: hockey_stick(ranged(eta, t), 0), real(eta) / 10**6, real(eta) * (1 - MP.mpf(10) ** -6))
 
 
-@REGISTRY.formula("games.truth.bounds")
+@REGISTRY.formula("games.exact_truthfulness.bounds")
 @REGISTRY.formula("games.environment.total_variation")
 def _bounds() -> Iterator[Vector]:
     """Total variation of k replaced reports, outcome by outcome; add-remove curves count twice."""
@@ -155,15 +155,17 @@ def _bounds() -> Iterator[Vector]:
         yield upper(
             [each * (1 - MP.mpf(10) ** -15) for each in wanted],
             1e-12,
-            lambda e=epsilon, n=neighbours, k=k: truth.bounds(sf.Curve.pure(e, n), k),
+            lambda e=epsilon, n=neighbours, k=k: exact_truthfulness.bounds(sf.Curve.pure(e, n), k),
         )
     ranged = _ranged_variation(2)
     yield upper(
         ranged * (1 - MP.mpf(10) ** -15),
         1e-12,
-        lambda: truth.bounds(sf.Curve.bounded_range(1, "replace"), 2)["total variation"],
+        lambda: exact_truthfulness.bounds(sf.Curve.bounded_range(1, "replace"), 2)["total variation"],
     )
-    yield exact((1.0,), lambda: truth.bounds(sf.Curve.approximate(40, "0.5", "replace"), 1)["total variation"])
+    yield exact(
+        (1.0,), lambda: exact_truthfulness.bounds(sf.Curve.approximate(40, "0.5", "replace"), 1)["total variation"]
+    )
     assert total_variation(sf.Curve.pure(1, "replace"), 1) < 1
 
 

@@ -4,8 +4,7 @@ answerers          oracles for sums over groups: exact, rounded, suppressed, noi
 ceilings           upper bounds on any attack's success against answers with a privacy guarantee
 differencing       differencing two totals that differ by one person; over many questions, or through a table's
                    totals; averaging repeated answers to one question; whether an answer is withheld, read as an
-                   answer
-suppression        suppressed small cells of a table, with complementary suppression
+                   answer; suppressed small cells of a table, with complementary suppression
 reconstruction     database reconstruction of everyone's bit from sums over random groups; solvers for values that fit
                    many answers: least squares, linear programming; reconstruction of everyone's ancestry from small
                    tables of their block
@@ -45,14 +44,18 @@ from sfumato.attacks.differencing import (
     average,
     averaging,
     averaging_by_times,
+    cell_bounds,
     combine_totals,
     difference,
     differencing,
     differencing_by_questions,
     draw_separated_groups,
     estimate_target_bit,
+    linked_tables,
     read_refusal,
     refusals,
+    suppressed_table,
+    suppression,
     table_groups,
 )
 from sfumato.attacks.findings import Finding, Findings, Sweep
@@ -67,7 +70,6 @@ from sfumato.attacks.reconstruction import (
     reconstruction,
     reconstruction_by_noise,
 )
-from sfumato.attacks.suppression import cell_bounds, linked_tables, suppressed_table, suppression
 
 __all__ = [
     "Answerer",

@@ -23,10 +23,18 @@ from typing import TYPE_CHECKING, Any
 from sfumato import html_fragments
 from sfumato.attacks.ceilings import epsilon_lower_bound, format_percent_up, max_correct
 from sfumato.errors import InvalidParameter, WeakPrivacy
-from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, X_AXIS_HEIGHT, Drawing, framed_picture, x_axis
+from sfumato.plots.frame import (
+    INNER_WIDTH,
+    SMALL_FONT,
+    X_AXIS_HEIGHT,
+    Drawing,
+    LinearScale,
+    LogScale,
+    framed_picture,
+    x_axis,
+)
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.picture import BAR, QUIET, SAMPLE, Picture, box, label, path, save_if_path, text_width, vertical_step
-from sfumato.plots.scales import LinearScale, LogScale
 from sfumato.policy import Domain, InMemory, Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.privacy.numbers import Number

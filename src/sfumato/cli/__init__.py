@@ -64,6 +64,7 @@ _MODULE_OF = {name: name for name in SHORT_HELP if name != "check"} | {
     **dict.fromkeys(("bundle", "key", "report", "verify"), "bundles"),
     **dict.fromkeys(("login", "token", "user"), "users"),
     "ask": "synopsis",
+    "attack": "audit",
     "completion": "docs",
     "sample": "synthesize",
 }

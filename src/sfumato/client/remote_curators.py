@@ -12,7 +12,6 @@ from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sfumato.client.addresses import Address, saved_certificate, saved_token
 from sfumato.client.remote_proposals import (
     PolicyConnection,
     RemoteProposal,
@@ -22,7 +21,16 @@ from sfumato.client.remote_proposals import (
     encode_spec,
     question_sql,
 )
-from sfumato.client.wire import Wire, decode, encode_keyword_arguments, encode_parameters, require_seconds
+from sfumato.client.wire import (
+    Address,
+    Wire,
+    decode,
+    encode_keyword_arguments,
+    encode_parameters,
+    require_seconds,
+    saved_certificate,
+    saved_token,
+)
 from sfumato.curator.kinds.workloads import WorkloadSpec
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.release_kinds import Spec, kind_for_spec, spec_fields

@@ -32,8 +32,14 @@ from sfumato.curator.cell_proposals import (
 from sfumato.curator.policy_account import LEDGER_NAME, read_policy
 from sfumato.curator.proposals.stored_answers import Bounds
 from sfumato.engine import file_copies
-from sfumato.engine.csv_layouts import TextFormat, detect_text_format, usable_names
-from sfumato.engine.file_copies import UNFINISHED_ENDING, copies_folder, recorded_origin
+from sfumato.engine.file_copies import (
+    UNFINISHED_ENDING,
+    TextFormat,
+    copies_folder,
+    detect_text_format,
+    recorded_origin,
+    usable_names,
+)
 from sfumato.engine.inspecting import inferred_types, sample_texts, schema, tables, unusable_columns
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import File, Policy, Table, Type, Via

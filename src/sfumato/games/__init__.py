@@ -2,10 +2,10 @@
 
 environment    types, outcomes, reactions, utilities; the exact outcome distribution of a selection; mechanisms over
                an environment; facility location on a line and on a graph
-truth          the largest gain from misreporting, exactly, and the bound that privacy implies
 auctions       digital-goods auctions at one posted price
 exact_truthfulness
-               exactly truthful without money; exactly truthful with money
+               the largest gain from misreporting, exactly, and the bound that privacy implies; exactly truthful
+               without money; exactly truthful with money
 play           small and large games of actions; how far a profile is from equilibrium
 mediation      private equilibrium selection by a mediator; bids from a CSV file without a curator
 """
@@ -18,14 +18,17 @@ from sfumato.games.environment import Environment, Gap, Law, StatedMechanism, We
 from sfumato.games.exact_truthfulness import (
     Bill,
     Decision,
+    Misreport,
     Mixture,
     PaymentMechanism,
+    Truthfulness,
+    bounds,
     exactly_truthful,
     truthful_with_money,
+    truthfulness,
 )
 from sfumato.games.mediation import Deviation, Mediation, MediatorAdvice, equilibrium
 from sfumato.games.play import Crowd, MatrixGame, Nash, approximate_nash, market_entry, public_good, routes
-from sfumato.games.truth import Misreport, Truthfulness, bounds, truthfulness
 from sfumato.release.prices import evenly_spaced_prices
 
 if TYPE_CHECKING:

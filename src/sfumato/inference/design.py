@@ -13,12 +13,15 @@ same sum share one moment. ``gram_entries_by_moment`` counts them.
 
 The coordinates fall into *blocks*, one for the intercept, one for the target and one for each term, of which a row has
 at most one coordinate that is not 0: the values of a category exclude each other.
+
+Assumed data for forecasts: independent columns, even over their declared ranges, from the policy alone.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -38,7 +41,6 @@ from sfumato.quick_dataclass import dataclass
 
 Level = tuple[int, int]
 """A value of a category: the index of the category, and that of the value."""
-
 MAX_SCALE = 2**12
 MIN_SCALE = 2**5
 _MAX_UNIT_STEPS = 2**26
@@ -597,3 +599,45 @@ def _multiply_polynomial(
         for key, factor in ((names, shift), (tuple(sorted((*names, name))), slope)):
             result[key] = result.get(key, 0.0) + coefficient * factor
     return result
+
+
+_ROWS = 2048
+_PRIMES = 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97
+
+
+def assumed_moments(design: Design, rows: int) -> Floats:
+    """Return the moments of so many assumed rows, in units in which an indicator is 1 and a column in [−1, 1].
+
+    The rows are a lattice, x_j = the fractional parts of multiples of √p_j (Weyl), so that no randomness is needed.
+    """
+    coordinates = coordinates_of_assumed_rows(design)
+    gram = coordinates.T @ coordinates * (rows / _ROWS)
+    index = design.gram_index
+    moments = np.zeros(len(design.gram_entries_by_moment))
+    moments[index[index >= 0]] = gram[index >= 0]
+    return moments
+
+
+def coordinates_of_assumed_rows(design: Design) -> Floats:
+    """Return the coordinates of assumed rows."""
+    steps = np.arange(1, _ROWS + 1)
+    names = [column.factors[0] for column in design.columns if len(column.factors) == 1]
+    uniform = {name: _irrational_multiples(steps, index) * 2 - 1 for index, name in enumerate(names)}
+    columns = [np.prod([uniform[name] for name in column.factors], axis=0) for column in design.columns]
+    values = [
+        np.floor(_irrational_multiples(steps, len(names) + index) * len(category.values))
+        for index, category in enumerate(design.categories)
+    ]
+    rows = np.ones((_ROWS, len(design.coordinates)))
+    for index, coordinate in enumerate(design.coordinates):
+        if coordinate.column is not None:
+            rows[:, index] *= columns[coordinate.column]
+        for category, value in coordinate.levels:
+            rows[:, index] *= values[category] == value
+    return rows
+
+
+def _irrational_multiples(steps: NDArray[np.int64], index: int) -> Floats:
+    """Return the fractional parts of multiples of an irrational number of its own."""
+    irrational = math.sqrt(_PRIMES[index % len(_PRIMES)]) * (1 + index // len(_PRIMES) / math.pi)
+    return np.asarray((steps * irrational) % 1.0)

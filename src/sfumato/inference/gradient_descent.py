@@ -36,8 +36,7 @@ import numpy as np
 
 from sfumato.array_types import Floats
 from sfumato.caching import cached_property
-from sfumato.inference.assumed import coordinates_of_assumed_rows
-from sfumato.inference.design import Design, Moment, regressors
+from sfumato.inference.design import Design, Moment, coordinates_of_assumed_rows, regressors
 from sfumato.inference.logistic import LogisticDesign, ScanFactors, ScanRowTerms
 from sfumato.inference.row_expressions import LinearPredictor, integer_literal, rounded_coefficients
 from sfumato.inference.weighted_totals import OPPOSED, WeightedTotals

@@ -20,10 +20,9 @@ from sfumato.extras import install_command
 from sfumato.html_fragments import paragraphs, preformatted, table
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.survival_estimates import LifeTable, LogRank, log_rank
-from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, framed_picture, stacked
+from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, LinearScale, fitting_ticks, framed_picture, stacked
 from sfumato.plots.lines import MAX_LINES, LineAxes, PlottedLine, line_chart, line_x_scale
 from sfumato.plots.picture import LINES, QUIET, Picture, label, save_if_path, text_width
-from sfumato.plots.scales import LinearScale, fitting_ticks
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import exact, format_number, format_percent
 from sfumato.quick_dataclass import dataclass

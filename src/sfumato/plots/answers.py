@@ -12,13 +12,24 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.plots import bars, heat_maps
+from sfumato.plots import bars, lines as heat_maps
 from sfumato.plots.bars import bar_panels, histogram, parse_bins
-from sfumato.plots.frame import INNER_WIDTH, Drawing, framed_picture, side_by_side, stacked
-from sfumato.plots.heat_maps import HeatMapGrid, heat_map
-from sfumato.plots.lines import MAX_LINES, LineAxes, PlottedLine, line_axis_width, line_chart
+from sfumato.plots.frame import (
+    INNER_WIDTH,
+    ChartData,
+    DayScale,
+    Drawing,
+    KeyScale,
+    LinearScale,
+    MonthScale,
+    TimeScale,
+    framed_picture,
+    seconds_since_1970,
+    side_by_side,
+    stacked,
+)
+from sfumato.plots.lines import MAX_LINES, HeatMapGrid, LineAxes, PlottedLine, heat_map, line_axis_width, line_chart
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import ChartData, DayScale, KeyScale, LinearScale, MonthScale, TimeScale, seconds_since_1970
 from sfumato.quick_dataclass import dataclass
 
 _MAX_PANEL_ROWS, _PANELS_PER_ROW = 10, 2

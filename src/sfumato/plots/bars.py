@@ -16,7 +16,14 @@ from sfumato.plots.frame import (
     INNER_WIDTH,
     SMALL_FONT,
     X_AXIS_HEIGHT,
+    ChartData,
     Drawing,
+    Interval,
+    KeyScale,
+    LinearScale,
+    Tick,
+    axis_range,
+    fitting_ticks,
     heading,
     side_by_side,
     x_axis,
@@ -42,7 +49,6 @@ from sfumato.plots.picture import (
     text_width,
     tooltip_elements,
 )
-from sfumato.plots.scales import ChartData, Interval, KeyScale, LinearScale, Tick, axis_range, fitting_ticks
 from sfumato.quick_dataclass import dataclass
 
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidPolicy
-from sfumato.policy.declared_columns import with_policy_path
+from sfumato.policy.codings import with_policy_path
 from sfumato.policy.domains import check_keys
 from sfumato.privacy.numbers import NONNEGATIVE, exact, format_exact, format_rounded_up
 from sfumato.quick_dataclass import dataclass

@@ -11,12 +11,15 @@ from typing import Any
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.approval_rules import ApprovalRules
 from sfumato.policy.cell_rules import CellRules, effective_rules, parse_words
-from sfumato.policy.codings import CELLS_RULE, Coding, is_coded, parse_conditions
-from sfumato.policy.declared_columns import (
+from sfumato.policy.codings import (
+    CELLS_RULE,
+    Coding,
     declared_rules,
+    is_coded,
     parse_codings,
     parse_column_rules,
     parse_columns,
+    parse_conditions,
     with_policy_path,
 )
 from sfumato.policy.domains import Domain, ListColumn, Type, check_distinct_names, check_keys, check_name
@@ -40,9 +43,7 @@ ACCOUNT_PERIODS = {
 """For each period of a unit, the account periods that consist of whole such periods."""
 ID_TYPES = (Type.INTEGER, Type.TEXT)
 """The types of ids: those in which different ids stay different."""
-
 _SHARE_RANGE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
-"""The most conditions that a table may declare impossible."""
 MAX_ROWS = 2**40
 """The highest row ceiling; totals are bounded by it."""
 ROW_CEILING = 2**32

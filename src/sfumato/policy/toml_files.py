@@ -21,8 +21,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.approval_rules import ApprovalRules
-from sfumato.policy.codings import CALENDAR_PERIODS, Coding, parse_coding
-from sfumato.policy.declared_columns import with_policy_path
+from sfumato.policy.codings import CALENDAR_PERIODS, Coding, parse_coding, with_policy_path
 from sfumato.policy.domains import Domain, Type, Value, check_keys, check_name
 from sfumato.policy.policies import PERIODS, ROW, ROW_CEILING, Policy, Table, Via
 from sfumato.policy.table_sources import InMemory, OnServer, SparkFrame

@@ -17,8 +17,12 @@ from sfumato.plots.frame import (
     SMALL_FONT,
     X_AXIS_HEIGHT,
     Drawing,
+    LinearScale,
+    LogScale,
+    TimeScale,
     framed_picture,
     heading,
+    seconds_since_1970,
     side_by_side,
     stacked,
     x_axis,
@@ -38,7 +42,6 @@ from sfumato.plots.picture import (
     translated,
     vertical_step,
 )
-from sfumato.plots.scales import LinearScale, LogScale, TimeScale, seconds_since_1970
 from sfumato.quick_dataclass import dataclass
 
 WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "δ for undeclared groups"}

@@ -3,12 +3,11 @@
 Nothing here is protected by noise: these figures are NOT FOR PUBLICATION. To publish, use the free quality of a
 synthetic table from its own noisy measurements, or ``curator.score``, which is charged.
 
-common_columns   the columns of both tables as numbers and cells
 distances        total variation of all 1-, 2- and 3-way marginals, NIST's k-marginal score; Cramér's V, correlations;
                  distance of synthetic rows to the nearest real row, with its caveat
-learning         train on synthetic, test on real (extra ``quality``); propensity score of a logistic model (pMSE)
-page             all figures as one value, in words, and as an HTML page with plots
-comparing        ``compare``, the public entry point
+learning         the columns of both tables as numbers and cells; train on synthetic, test on real (extra ``quality``);
+                 propensity score of a logistic model (pMSE)
+comparing        ``compare``, the public entry point: all figures as one value, in words, and as an HTML page with plots
 """
 
 from sfumato.quality.comparing import Comparison, compare

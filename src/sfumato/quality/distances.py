@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.array_types import Floats
-from sfumato.quality.common_columns import CommonColumn
-from sfumato.quality.learning import evenly_spaced
+from sfumato.quality.learning import CommonColumn, evenly_spaced
 from sfumato.quick_dataclass import dataclass
 
 MAX_SETS = 2_000

@@ -32,7 +32,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.measurement import Batch
-from sfumato.release.parts.question_parts import (
+from sfumato.release.parts.shares import (
     Family,
     rounded_down_to_13_digits,
     rounded_up_to_13_digits as size_rounded_up,

@@ -34,7 +34,7 @@ from sfumato.release.measured import (
     numbers_at_extreme_totals,
 )
 from sfumato.release.measurement import Batch
-from sfumato.release.parts.question_parts import OtherPart
+from sfumato.release.parts.shares import OtherPart
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import Read
 

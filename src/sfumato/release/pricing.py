@@ -9,6 +9,27 @@ Theorem (discovered groups). The keys K are selected by a key threshold, and the
 all declared values of the other keys. For each fixed K those totals move by no more than the bounding proves, whether
 the data hold the keys of K or not. So the release is an adaptive composition of the two (Dwork & Roth 2014, Thm B.1; as
 curves: Zhu, Dong & Wang 2022, Thm 10), and its curve is that of both together, under either relation of neighbours. ∎
+
+The price of a question over a secret Poisson sample of the units.
+
+Theorem. Let a release on all units be (ε₀, δ₀)-DP. On a sample in which each unit is with probability at most q it is
+(ln(1 + q(e^ε₀ − 1)), q·δ₀)-DP, under add-remove neighbours and, if the release bounds the presence of a unit, under
+replace (``privacy.subsampled_losses``; Balle, Barthe & Gaboardi 2018, Thms 8 and 2). So a price (ε, δ) buys the noise
+of (ln(1 + (e^ε − 1)/q), δ/q) on the sample. A ρ-zCDP release stays ρ-zCDP on a sample, since D_α is quasi-convex, and
+no smaller ρ holds at every order for Gaussian noise: a price in ρ buys the same noise, and the account is charged less,
+by the curve.
+
+What the theorem needs, and where it is kept:
+
+- Everything that depends on rows is computed from the sample: the filter is in every scan (``plan.limits``), and
+  who owns a row does not depend on other units (``engine.duckdb.owners``). Groups, bounds and limits are the policy's.
+- The sample is secret, and each release has its own key: a reader who knows the key knows who is in it, and is
+  protected by ε₀ alone.
+- One unit's coin is tossed once: its rows are together. A row without an id has no text that the other rows lack, and a
+  unit in a period is no unit of the sampled accounts: both are refused.
+- The number of units that a policy declares is that of all units, not of the sample: no sensitivity uses it.
+- Only noise on totals is run on a sample. Groups that are discovered in the data would be shown more often where the
+  sample has many of their units, and ranges would not hold for those shown; quantiles have no range in rows of all.
 """
 
 from __future__ import annotations
@@ -34,12 +55,50 @@ from sfumato.privacy.calibration import least_parameter_by_shortfall
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, format_probability
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.parts.question_parts import Family, NoiseStrength, NoisyTotals, OtherPart, QuestionPart
 from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
-from sfumato.release.parts.shares import PriceSplit, WeightedRequests, split_price
+from sfumato.release.parts.shares import (
+    Family,
+    NoiseStrength,
+    NoisyTotals,
+    OtherPart,
+    PriceSplit,
+    QuestionPart,
+    WeightedRequests,
+    rounded_down_to_13_digits,
+    split_price,
+)
 from sfumato.release.payers import PurchaseTerms, describe_terms
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
-from sfumato.release.sampled_prices import price_before_sampling
+
+_MAX_EPSILON = 400
+"""Beyond this a loss on a sample is not told from a failure."""
+
+
+def price_before_sampling(price: Price, rate: Fraction) -> Price:
+    """Return the price that a release over all units may have, so that on the sample it has this one.
+
+    ε is rounded down by more than the logarithms err.
+    """
+    if price.epsilon is None:
+        return price
+    if price.epsilon > _MAX_EPSILON:
+        rule = f"at most {_MAX_EPSILON} for a release on a sample"
+        fix = "give a smaller epsilon, or leave out sample (--sample)"
+        raise InvalidParameter("epsilon", float(price.epsilon), rule, fix=fix)
+    epsilon = rounded_down_to_13_digits(
+        Fraction(_epsilon_before_sampling(float(price.epsilon), float(rate))) * (1 - Fraction(1, 10**12))
+    )
+    delta = price.delta / rate
+    if delta >= 1:
+        rule = f"below the sampled share of the units, {float(rate):g}"
+        raise InvalidParameter("delta", float(price.delta), rule, fix="give a delta of 1e-6 or less")
+    return Price(epsilon, delta)
+
+
+def _epsilon_before_sampling(epsilon: float, rate: float) -> float:
+    """Compute ln(1 + (e^ε − 1)/q)."""
+    return math.log1p(math.expm1(epsilon) / rate)
+
 
 _PRECISION = Fraction(1, 2**16)
 """The relative precision of the calibrated noise; a finer one would take three times the search steps."""
@@ -162,7 +221,7 @@ def price_release(
     sample: Fraction | None = None,
 ) -> PricedRelease:
     """Return the release with the least noise on totals at this price; among equals, the cheapest to compute. With
-    ``sample``, totals are those of a secret sample of the units (``sampled_prices``).
+    ``sample``, totals are those of a secret sample of the units (``price_before_sampling``).
 
     The parts in ``others`` have strategies of their own. The price is split to minimise the weighted errors of
     ``requests``, and evenly without it. After Gaussian noise the account can no longer be charged in pure ε, so while

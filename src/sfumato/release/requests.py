@@ -30,7 +30,7 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
+from sfumato.release.parts.shares import Family, NamedNoise, noise_family
 from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price
 from sfumato.release.proposal import ReleaseCall, ReleaseContext, remaining_budget_text
 

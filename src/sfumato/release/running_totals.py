@@ -22,8 +22,8 @@ from sfumato.plan.bounding import ScaledMeasure
 from sfumato.plan.nodes import GroupValues
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plots.answers import draw_lines
+from sfumato.plots.frame import ChartData
 from sfumato.plots.picture import Picture, save_if_path
-from sfumato.plots.scales import ChartData
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact

@@ -40,8 +40,7 @@ from sfumato.server.approvals import ApprovalService, RequestedRelease
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.token_spending_limits import ChargePermit, NoSpending
 from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, User, redact_error, redacted_errors
-from sfumato.server.releases.answer_clock import AnswerClock, delay_doublings
-from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
+from sfumato.server.releases.answer_clock import AnswerClock, FairQueue, QuestionRateLimit, delay_doublings
 from sfumato.server.releases.flights import Flight, FlightResult, Flights, find_stored, new_request_id, require_stored
 from sfumato.server.releases.running_releases import (
     LINES_PER_QUESTION,

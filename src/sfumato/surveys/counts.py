@@ -41,8 +41,8 @@ from sfumato.html_fragments import paragraphs, table as html_table
 from sfumato.mechanisms.confidence_limits import lower_confidence_limit, upper_confidence_limit
 from sfumato.mechanisms.response import Response
 from sfumato.plots.answers import draw_panels
+from sfumato.plots.frame import ChartData
 from sfumato.plots.picture import Picture, save_if_path
-from sfumato.plots.scales import ChartData
 from sfumato.privacy.numbers import format_number, format_percent
 from sfumato.publish.marginals.attributes import Attribute
 from sfumato.quick_dataclass import dataclass

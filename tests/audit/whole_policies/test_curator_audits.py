@@ -25,7 +25,7 @@ from audit.test_neighbouring_tables import NOWHERE
 from sfumato.audit.asked_questions.generated_questions import RandomQuestion, query_templates, read_questions
 from sfumato.audit.asked_questions.neighbouring_outcomes import compare_outcomes, record_forecast, release_and_record
 from sfumato.audit.whole_policies import curator_audits
-from sfumato.audit.whole_policies.audit_testbeds import AuditTestbed, open_testbed, price_release
+from sfumato.audit.whole_policies.audit_testbeds import AuditTestbed, compare_noise, open_testbed, price_release
 from sfumato.audit.whole_policies.curator_audits import _audit_queries, _AuditQuery, _AuditRun, _time_notes
 from sfumato.audit.whole_policies.curator_findings import (
     OWNER,
@@ -38,13 +38,12 @@ from sfumato.audit.whole_policies.curator_findings import (
     sampling_phrase,
 )
 from sfumato.audit.whole_policies.planted_faults import FaultResult, planted_faults
-from sfumato.audit.whole_policies.shared_noise import compare_noise
 from sfumato.curator import Question
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit
 from sfumato.release.answers.web_pages import is_self_contained
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.question_parts import NoisyTotals
+from sfumato.release.parts.shares import NoisyTotals
 from sfumato.release.running_work import ignore_progress
 
 CONFIDENCE = "0.999999"

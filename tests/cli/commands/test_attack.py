@@ -13,7 +13,7 @@ from cli.running import run
 from cli.terminal import ENTER, Terminal
 from sfumato import attacks
 from sfumato.attacks.game import NAMES
-from sfumato.cli.commands.attack import ATTACKS
+from sfumato.cli.commands.audit import ATTACKS
 from sfumato.release.answers.web_pages import is_self_contained
 
 POLICY = """

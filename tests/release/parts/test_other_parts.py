@@ -15,13 +15,13 @@ from sfumato.plan.limits import Strategy
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.release.parts import other_parts
 from sfumato.release.parts.other_parts import DistinctValuesPart, FrequentValuesPart, QuantilesPart
-from sfumato.release.parts.question_parts import (
+from sfumato.release.parts.scales import NoisyScale
+from sfumato.release.parts.shares import (
     EXTREME_TOTALS,
     NoiseStrength,
     NoisyTotals,
     rounded_down_to_13_digits,
 )
-from sfumato.release.parts.scales import NoisyScale
 from sfumato.release.prices import Price
 
 F = Fraction

@@ -17,8 +17,7 @@ from scipy.optimize import minimize
 
 from sfumato.errors import InvalidParameter
 from sfumato.release.parts import shares
-from sfumato.release.parts.question_parts import NoisyTotals
-from sfumato.release.parts.shares import WantedResult, error_ratio, even_shares, split_for_least_error
+from sfumato.release.parts.shares import NoisyTotals, WantedResult, error_ratio, even_shares, split_for_least_error
 
 POSITIVE = st.floats(1e-3, 1e3)
 

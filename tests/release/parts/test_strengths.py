@@ -12,7 +12,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
 from sfumato.privacy import Sensitivity
 from sfumato.release.parts.other_parts import _clamp_epsilon
-from sfumato.release.parts.question_parts import (
+from sfumato.release.parts.shares import (
     NoiseStrength,
     calibrated_noise,
     noise_family,

@@ -37,8 +37,7 @@ from sfumato.server.postgres.listening import ClientConnection
 from sfumato.server.postgres.session_settings import SessionSettings
 from sfumato.server.postgres.sessions import ClientSession, Reply
 from sfumato.server.postgres.statements import SqlRefusal
-from sfumato.server.releases.answer_clock import DelayedOpenings
-from sfumato.server.releases.fair_queue import FairQueue
+from sfumato.server.releases.answer_clock import DelayedOpenings, FairQueue
 
 SLOW = "SELECT COUNT(*) FROM pg_attribute a, pg_attribute b, pg_attribute c, pg_proc d WHERE a.attname < b.attname"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from sfumato.errors import Draining, TooManyRequests
-from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
+from sfumato.server.releases.answer_clock import FairQueue, QuestionRateLimit
 
 
 @dataclass

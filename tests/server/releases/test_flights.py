@@ -12,8 +12,7 @@ import pytest
 
 from sfumato.errors import LedgerUnavailable
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.releases.answer_clock import AnswerClock
-from sfumato.server.releases.fair_queue import FairQueue, QueuedWork
+from sfumato.server.releases.answer_clock import AnswerClock, FairQueue, QueuedWork
 from sfumato.server.releases.flights import LEDGER_PATIENCE, Flight, FlightResult, Flights
 from sfumato.server.releases.running_releases import ReleaseKey, RunningReleases, StoredRelease
 

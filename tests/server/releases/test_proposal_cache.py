@@ -13,7 +13,7 @@ from server.small_server import COUNT, SmallServer, open_server, questions
 from sfumato.curator import Curator
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Overspent, TooManyRequests, Unanswered
-from sfumato.server.releases.fair_queue import QuestionRateLimit
+from sfumato.server.releases.answer_clock import QuestionRateLimit
 from sfumato.server.releases.running_releases import _MAX_CACHED, ProposalCache, ProposalKey, RunningReleases
 
 EPSILON = {"epsilon": "0.1"}

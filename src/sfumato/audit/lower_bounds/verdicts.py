@@ -21,6 +21,8 @@ from sfumato.plots.frame import (
     SMALL_FONT,
     X_AXIS_HEIGHT,
     Drawing,
+    LinearScale,
+    fitting_ticks,
     framed_picture,
     heading,
     stacked,
@@ -29,7 +31,6 @@ from sfumato.plots.frame import (
     y_axis_width,
 )
 from sfumato.plots.picture import LINES, QUIET, SAMPLE, Picture, box, format_length, label, path, save_if_path
-from sfumato.plots.scales import LinearScale, fitting_ticks
 from sfumato.privacy import Guarantee, codec
 from sfumato.privacy.numbers import Range
 from sfumato.quick_dataclass import dataclass

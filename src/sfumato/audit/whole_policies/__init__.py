@@ -3,6 +3,6 @@
 curator_audits     the audit of a policy on neighbouring generated tables, query by query
 curator_findings   the results: tests, their power, doubts; the report page
 planted_faults     faulty twins of the audited path, each with one injected fault
-audit_testbeds     engines and curators over the generated tables; repeated noise draws over the same totals
-shared_noise       a test that no two numbers of one release share a noise draw
+audit_testbeds     engines and curators over the generated tables; repeated noise draws over the same totals, and a test
+                   that no two numbers of one release share a draw
 """

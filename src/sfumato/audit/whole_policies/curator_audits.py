@@ -49,6 +49,7 @@ from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.whole_policies.audit_testbeds import (
     AuditPrice,
     AuditTestbed,
+    compare_noise,
     open_testbed,
     price_release,
     refute_by_draws,
@@ -62,7 +63,6 @@ from sfumato.audit.whole_policies.curator_findings import (
     SamplingResult,
 )
 from sfumato.audit.whole_policies.planted_faults import FaultInjection, FaultResult, planted_faults
-from sfumato.audit.whole_policies.shared_noise import compare_noise
 from sfumato.curator import Question
 from sfumato.curator.policy_account import read_policy
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError

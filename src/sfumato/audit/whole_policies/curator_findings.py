@@ -10,8 +10,8 @@ from typing import Any
 
 from sfumato.audit.asked_questions.neighbouring_outcomes import OutcomeDifference, ReplayResult
 from sfumato.audit.lower_bounds.verdicts import Verdict
+from sfumato.audit.whole_policies.audit_testbeds import NoiseComparison
 from sfumato.audit.whole_policies.planted_faults import FaultResult
-from sfumato.audit.whole_policies.shared_noise import NoiseComparison
 from sfumato.html_fragments import paragraphs, table
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.privacy.numbers import format_number, format_percent

@@ -29,11 +29,14 @@ from sfumato.audit.lower_bounds.falsifying import falsify
 from sfumato.audit.whole_policies.audit_testbeds import (
     AuditPrice,
     AuditTestbed,
+    Noise,
+    NoiseFault,
+    column_mechanisms,
+    compare_noise,
     price_release,
     refute_by_draws,
     reopen_under,
 )
-from sfumato.audit.whole_policies.shared_noise import Noise, NoiseFault, column_mechanisms, compare_noise
 from sfumato.curator import Question
 from sfumato.errors import SfumatoError
 from sfumato.mechanisms.protocols import Additive

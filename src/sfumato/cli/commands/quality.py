@@ -65,7 +65,7 @@ def quality_command(
     if private_file is not None and private_file.resolve() in (real.resolve(), synthetic.resolve()):
         raise click.UsageError(f"{private_file} is one of the tables: write to another file")
     from sfumato.quality import compare
-    from sfumato.quality.page import HEADING
+    from sfumato.quality.comparing import HEADING
 
     column_names = None if columns is None else [name.strip() for name in columns.split(",")]
     comparison = compare(real, synthetic, policy=policy, table=table, columns=column_names, bins=bins, target=target)

@@ -36,8 +36,8 @@ def login_command(url: str, forget: bool, certificate: str | None) -> None:
       sfumato login https://data.example.org --certificate authority.pem
       sfumato login https://data.example.org --forget
     """
-    from sfumato.client.addresses import Address, save_token
     from sfumato.client.remote_curators import visible_policies
+    from sfumato.client.wire import Address, save_token
 
     address = Address.parse(url)
     if forget:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.curator.previews.forecast_rows import ForecastRows
+from sfumato.curator.previews.previewing import ForecastRows
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.html_fragments import paragraphs, table
 from sfumato.plan.aggregates.measures import TotalEstimate
@@ -32,10 +32,18 @@ from sfumato.plan.values.expressions import (
     noise_count,
     walk,
 )
-from sfumato.plots.frame import INNER_WIDTH, MARGIN, PAGE_WIDTH, Drawing, framed_picture, side_by_side, stacked
+from sfumato.plots.frame import (
+    INNER_WIDTH,
+    MARGIN,
+    PAGE_WIDTH,
+    Drawing,
+    LogScale,
+    framed_picture,
+    side_by_side,
+    stacked,
+)
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart, lines_y_range
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import LogScale
 from sfumato.policy import Type
 from sfumato.privacy import PrivacyUnit, codec
 from sfumato.privacy.calibration import log_excess

@@ -49,7 +49,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measured import noisy_measurements, scales_of_all_parts
-from sfumato.release.parts.question_parts import NamedNoise
+from sfumato.release.parts.shares import NamedNoise
 from sfumato.release.proposal import StoredProposal
 from sfumato.release.requests import PriceRequest, Within
 from sfumato.release.running_work import Progress

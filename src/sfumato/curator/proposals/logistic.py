@@ -35,8 +35,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast, parse_formula_or_columns
 from sfumato.curator.proposals.tab_releases import OpenTabRunner, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.inference.assumed import assumed_moments
-from sfumato.inference.design import Design, largest_scale
+from sfumato.inference.design import Design, assumed_moments, largest_scale
 from sfumato.inference.gradient_descent import (
     GRADIENT_SCANS,
     WIDE_SCAN_SHARES,

@@ -74,7 +74,7 @@ from sfumato.publish.synopsis import Synopsis, key_type
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns, with_count_column
 from sfumato.release.measurement import Batch
-from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
+from sfumato.release.parts.shares import Family, NamedNoise, noise_family
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, least_epsilon_where, rounded_up_to_4_digits
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult

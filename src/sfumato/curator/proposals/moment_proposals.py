@@ -26,7 +26,6 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.curator.proposals.selected_columns import is_select_text
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.inference.assumed import assumed_moments
 from sfumato.inference.components import (
     ComponentsAnswer,
     ComponentsFit,
@@ -34,7 +33,7 @@ from sfumato.inference.components import (
     components_answer_columns,
     components_design,
 )
-from sfumato.inference.design import Design, largest_scale
+from sfumato.inference.design import Design, assumed_moments, largest_scale
 from sfumato.inference.moments import WEIGHT, MomentEstimates, MomentsRelease, NoisyMoments, moment_totals
 from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bound_by_whole_rows, for_neighbours

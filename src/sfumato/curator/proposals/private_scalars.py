@@ -48,7 +48,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.answer import Answer
 from sfumato.release.measured import NoisyMeasurements
-from sfumato.release.parts.question_parts import NamedNoise
+from sfumato.release.parts.shares import NamedNoise
 from sfumato.release.prices import Price, weak_price_warnings
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.proposal import ReleaseCall

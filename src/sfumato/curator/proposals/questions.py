@@ -41,8 +41,7 @@ from sfumato.curator.previews.explaining import (
     require_delta_for_discovery,
     require_short_keys,
 )
-from sfumato.curator.previews.forecast_rows import ForecastRows, forecast_rows
-from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.previews.previewing import ForecastRows, forecast_rows, preview_release
 from sfumato.curator.proposals import question_advice as refusals
 from sfumato.curator.proposals.bought_synopses import (
     FreeAnswer,
@@ -70,6 +69,7 @@ from sfumato.curator.proposals.sampled_questions import (
     validated_sampling_rate,
 )
 from sfumato.errors import EngineFailed, InvalidParameter, shorten
+from sfumato.garbage import collection_paused
 from sfumato.html_fragments import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
@@ -103,8 +103,7 @@ from sfumato.release.discovered_groups import DiscoveredGroupsRelease, max_keys_
 from sfumato.release.measured import MAX_NUMBERS, DeclaredGroupsRelease, NoisyMeasurements, notes_by_column
 from sfumato.release.noisy_rows.finishing import count_jointly_held_ranges
 from sfumato.release.parts.other_parts import build_other_part
-from sfumato.release.parts.question_parts import NamedNoise, OtherPart
-from sfumato.release.parts.shares import WeightedRequests
+from sfumato.release.parts.shares import NamedNoise, OtherPart, WeightedRequests
 from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease, price_release
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
@@ -552,6 +551,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         rows = [(f"ε = {epsilon}", error_or_refusal_text(self, epsilon)) for epsilon in ("0.1", "1")]
         return preformatted(self.text) + table(("price", "error"), rows) + paragraphs([*self.warnings, FREE_METHODS])
 
+    @collection_paused()
     def build_answer(self, result: StoredResult[NoisyMeasurements], confidence: Number, joint: bool) -> Answer:
         """Build the answer: what a sealed line shows is computed once for the last one, the receipt anew each time."""
         line = result.number, result.hash, exact(confidence, "confidence"), joint

@@ -31,8 +31,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.curator.proposals.tab_releases import OpenTabRunner, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.inference.assumed import assumed_moments
-from sfumato.inference.design import Design, regression_design, regressor_design
+from sfumato.inference.design import Design, assumed_moments, regression_design, regressor_design
 from sfumato.inference.formula import Formula, formula_of_columns, parse_formula
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moments import WEIGHT, MomentEstimates, MomentsRelease, NoisyMoments

@@ -55,8 +55,8 @@ from sfumato.privacy.numbers import (
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.parts.scales import KeyColumn
+from sfumato.release.parts.shares import Family, NamedNoise, noise_family
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, least_epsilon_where
 from sfumato.release.pricing import NO_LATER_PURE_CHARGES
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find

@@ -1,6 +1,6 @@
 """Questions over a secret sample of the units: which ones can be asked so, decided without rows.
 
-Why each of the others is refused: ``release.sampled_prices``.
+Why each of the others is refused: ``release.pricing``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import parse_rate
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import Number, format_percent
-from sfumato.release.pricing import PricedRelease
+from sfumato.release.pricing import PricedRelease, price_before_sampling
 from sfumato.release.requests import PriceRequest
-from sfumato.release.sampled_prices import price_before_sampling
 
 _RULE = "sampled-question"
 _ASK_ALL = "leave out sample (--sample): the answer then reads all units"

@@ -20,8 +20,8 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.html_fragments import paragraph, paragraphs, preformatted
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plots.answers import draw_panels
+from sfumato.plots.frame import Interval
 from sfumato.plots.picture import Picture, save_if_path
-from sfumato.plots.scales import Interval
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import parse_value
 from sfumato.privacy import codec

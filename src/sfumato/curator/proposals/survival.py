@@ -35,8 +35,8 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.formatting import key_text
 from sfumato.release.measured import NoisyMeasurements
-from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.parts.scales import NoisyScale
+from sfumato.release.parts.shares import NamedNoise
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import StoredResult
 from sfumato.release.requests import PriceRequest

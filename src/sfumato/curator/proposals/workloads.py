@@ -49,7 +49,7 @@ from sfumato.release.batch_prices import (
     price_batch_within as priced_within,
 )
 from sfumato.release.measured import NoisyMeasurements
-from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_down_to_13_digits
+from sfumato.release.parts.shares import Family, NamedNoise, rounded_down_to_13_digits
 from sfumato.release.payers import BatchPayer, BatchQuestion, PurchaseTerms
 from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price, weak_price_warnings
 from sfumato.release.pricing import PricedRelease

@@ -28,8 +28,8 @@ from sfumato.plan.caveats import contains_warning, without_coverage_note
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result
 from sfumato.plots.answers import Buckets, GroupColumn, draw_answer
+from sfumato.plots.frame import ChartData, Interval
 from sfumato.plots.picture import Picture, save_if_path
-from sfumato.plots.scales import ChartData, Interval
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, format_percent

@@ -35,7 +35,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Result
-from sfumato.plots.scales import Interval
+from sfumato.plots.frame import Interval
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact

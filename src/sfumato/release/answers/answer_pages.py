@@ -20,10 +20,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from sfumato.error_facts import join_with_or
 from sfumato.errors import InvalidParameter, SfumatoError
-from sfumato.plots.frame import framed_picture
+from sfumato.plots.frame import Interval, framed_picture
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import Interval
 from sfumato.policy import Type
 from sfumato.privacy import Guarantee, Neighbours, Reading, reading
 from sfumato.privacy.numbers import Number, exact, format_percent

@@ -16,8 +16,8 @@ from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Call, Column, Key, Literal
 from sfumato.plan.values.functions.numeric import MAX_BUCKETS
 from sfumato.plots.answers import Buckets, GroupColumn
+from sfumato.plots.frame import ChartData, Interval
 from sfumato.plots.picture import VEGA_AXIS, VEGA_BAR, VEGA_ERROR_BAR
-from sfumato.plots.scales import ChartData, Interval
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact, format_percent
 from sfumato.release.answers.formatting import key_text

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.plots.scales import ChartData, Interval
+from sfumato.plots.frame import ChartData, Interval
 from sfumato.untrusted import escape_unprintable
 
 _MAX_DIGITS = 300

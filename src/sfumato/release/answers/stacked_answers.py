@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.plots.scales import Interval
+from sfumato.plots.frame import Interval
 from sfumato.policy import Type
 from sfumato.release.answers.receipts import Receipt
 

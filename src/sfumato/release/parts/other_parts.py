@@ -40,14 +40,14 @@ from sfumato.policy import Value
 from sfumato.privacy.numbers import Number, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.question_parts import (
+from sfumato.release.parts.scales import FrequentValueScale, KeyColumn, NoiseScale, NoisyScale, QuantileScale
+from sfumato.release.parts.shares import (
     EXTREME_TOTALS,
     NoiseStrength,
     OtherPart,
     calibrated_noise,
     rounded_up_to_13_digits,
 )
-from sfumato.release.parts.scales import FrequentValueScale, KeyColumn, NoiseScale, NoisyScale, QuantileScale
 
 _ESTIMATE_SHARE = Fraction(1, 2)
 """The fraction of the quantiles' share that is left for them where intervals of their values are bought: each end

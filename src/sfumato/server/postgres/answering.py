@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 _EXPLAIN_TERMS = ("epsilon", "delta", "rho", "within", "confidence", "mechanism")
 
 
-class DescribedColumn(Protocol):
+class StatementColumn(Protocol):
     """A column of a catalog result."""
 
     @property
@@ -62,7 +62,7 @@ class DescribedRows(Protocol):
     """The result of a catalog statement."""
 
     @property
-    def columns(self) -> Sequence[DescribedColumn]: ...
+    def columns(self) -> Sequence[StatementColumn]: ...
     @property
     def rows(self) -> Sequence[Sequence[object]]: ...
 
@@ -71,7 +71,7 @@ class StatementCatalog(Protocol):
     """Answers statements about the system catalogs and constants, from the policy alone."""
 
     def covers(self, sql: str) -> bool: ...
-    def describe(self, sql: str, parameter_count: int) -> Sequence[DescribedColumn]: ...
+    def describe(self, sql: str, parameter_count: int) -> Sequence[StatementColumn]: ...
     def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]: ...
     def run(self, sql: str, parameters: Sequence[str | None]) -> DescribedRows: ...
     def recall(self, act: str, sql: str, *details: object) -> Any | None: ...
@@ -192,7 +192,7 @@ class StatementSource:
             return await self._ask_synthetic(self.published, call, cancelled)
         if not await self.reads_catalog(rows.sql):
             return await run_in_thread(self._describe_table_or_question, rows, parameters, ranges)
-        catalog_columns: Sequence[DescribedColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
+        catalog_columns: Sequence[StatementColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
         if catalog_columns is None:
             catalog_columns = await self._run_in_turn(
                 partial(self.catalog.describe, rows.sql, len(parameters)), cancelled
@@ -356,5 +356,5 @@ _PROCESS = re.compile(r"\s*SELECT\s+(pg_catalog\.)?pg_backend_pid\(\s*\)\s*", re
 _PROCESS_COLUMNS = (ResultColumn("pg_backend_pid", types.INT4),)
 
 
-def _result_columns(columns: Sequence[DescribedColumn]) -> ResultColumns:
+def _result_columns(columns: Sequence[StatementColumn]) -> ResultColumns:
     return tuple(ResultColumn(column.name, column.oid) for column in columns)

@@ -20,8 +20,7 @@ from sfumato.errors import LedgerUnavailable, SfumatoError, Unanswered, Unsuppor
 from sfumato.mechanisms import bits
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.token_spending_limits import AnswerNotStored
-from sfumato.server.releases.answer_clock import AnswerClock, DelayedProgress
-from sfumato.server.releases.fair_queue import FairQueue
+from sfumato.server.releases.answer_clock import AnswerClock, DelayedProgress, FairQueue
 from sfumato.server.releases.running_releases import Phase, ReleaseKey, RunningReleases, StoredRelease
 
 _MAX_ENDED = 1000
@@ -255,7 +254,7 @@ class _ChargeWatcher:
 
 @dataclass
 class _FlightWork:
-    """A flight as work in the queue (``fair_queue.QueuedWork``)."""
+    """A flight as work in the queue (``answer_clock.QueuedWork``)."""
 
     flight: Flight
     flights: Flights

@@ -190,7 +190,7 @@ class Pause(StrictStruct, frozen=True):
     paused: bool
 
 
-class Decision(StrictStruct, frozen=True):
+class ReviewDecision(StrictStruct, frozen=True):
     """A decision on a request, with an optional note that the ledger keeps."""
 
     reason: Annotated[str, Meta(max_length=2000)] = ""

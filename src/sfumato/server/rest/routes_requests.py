@@ -25,7 +25,7 @@ from sfumato.server.requests.calls import (
     run_in_thread,
 )
 from sfumato.server.requests.responses import Bought, Requests
-from sfumato.server.requests.specs import Decision, NewReview, NewShare, Refusal
+from sfumato.server.requests.specs import NewReview, NewShare, Refusal, ReviewDecision
 
 
 async def list_requests(request: Request) -> Response:
@@ -57,7 +57,7 @@ def _file_request(request: Request, body: bytes) -> RequestView:
 
 async def approve_request(request: Request) -> Response:
     caller = await authenticate(request)
-    body: Decision = await parse_body(request, caller, Decision)
+    body: ReviewDecision = await parse_body(request, caller, ReviewDecision)
     return json_response(
         await run_in_thread(
             request_gateway(request).requests.approve, caller, *_policy_and_number(request), body.reason
@@ -75,7 +75,7 @@ async def refuse_request(request: Request) -> Response:
 
 async def withdraw_request(request: Request) -> Response:
     caller = await authenticate(request)
-    body: Decision = await parse_body(request, caller, Decision)
+    body: ReviewDecision = await parse_body(request, caller, ReviewDecision)
     return json_response(
         await run_in_thread(
             request_gateway(request).requests.withdraw, caller, *_policy_and_number(request), body.reason
@@ -152,7 +152,7 @@ OPERATIONS = (
         "Approve a request of somebody else.",
         approve_request,
         (OWNER,),
-        Decision,
+        ReviewDecision,
         responses={200: RequestView},
         extra_refusals=(409, 422),
     ),
@@ -174,7 +174,7 @@ OPERATIONS = (
         "Withdraw your own request.",
         withdraw_request,
         _ASKING,
-        Decision,
+        ReviewDecision,
         responses={200: RequestView},
         extra_refusals=(409,),
     ),

@@ -16,7 +16,7 @@ import pytest
 
 from server.postgres.catalog.captured import catalog, policy, statements
 from sfumato.errors import Unsupported
-from sfumato.server.postgres.catalog import answering, engine, engine_process, functions, parsing
+from sfumato.server.postgres.catalog import answering, engine, engine_process, parsing
 from sfumato.server.postgres.catalog.engine import CatalogDatabase
 from sfumato.server.postgres.catalog.engine_process import count_letters
 from sfumato.server.postgres.catalog.policy_rows import DatabaseAndUser
@@ -335,7 +335,7 @@ def test_every_listed_function_is_one_of_ours() -> None:
         name
         for (name,) in locked.fetch_rows("SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal")
     }
-    assert {functions.MACRO_PREFIX + name for name in functions.function_arities()} <= macros
+    assert {parsing.MACRO_PREFIX + name for name in parsing.function_arities()} <= macros
     unsafe = {
         "read_csv",
         "read_csv_auto",
@@ -346,4 +346,4 @@ def test_every_listed_function_is_one_of_ours() -> None:
         "pg_read_file",
         "duckdb_settings",
     }
-    assert not unsafe & (set(functions.function_arities()) | parsing.REWRITTEN_FUNCTIONS)
+    assert not unsafe & (set(parsing.function_arities()) | parsing.REWRITTEN_FUNCTIONS)

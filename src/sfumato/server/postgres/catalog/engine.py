@@ -23,7 +23,7 @@ from sfumato.policy import Policy
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog import engine_process
 from sfumato.server.postgres.catalog.engine_process import Rows, StatementLimits
-from sfumato.server.postgres.catalog.functions import (
+from sfumato.server.postgres.catalog.parsing import (
     SETTABLE,
     SETTINGS,
     create_macro_statements,

@@ -12,9 +12,11 @@ from typing import TypeVar
 from sqlglot import exp
 
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.postgres.catalog.functions import EMPTY_TABLE_FUNCTIONS, MACRO_PREFIX, SETTABLE
 from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
+    EMPTY_TABLE_FUNCTIONS,
+    MACRO_PREFIX,
+    SETTABLE,
     catalog_refusal,
     find_relation,
     printable_name,
