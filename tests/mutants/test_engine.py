@@ -418,7 +418,7 @@ MUTANTS = (
         "a unit within its limits loses its number where rows are joined to those beyond",
         Kind.LIMITS,
         "engine.lowering.sample_ranks:_bear_numbers",
-        "join.relation == _HEAVY_UNITS and join.alias == _ALIAS and not join.outer",
+        "join.relation == _HEAVY_UNITS and join.alias == _ALIAS and (not join.outer)",
         "join.relation == _HEAVY_UNITS and join.alias == _ALIAS",
         (f"{_GROUPS}::test_the_sample_is_the_next_groups_in_turn",),
     ),
@@ -604,7 +604,7 @@ MUTANTS = (
         "engine.lowering.sampled_rows:ranks",
         "mixed_rank(_key_numbers(rows), (high, low))",
         "mixed_rank(_key_numbers(rows), (integer_constant(1), integer_constant(1)))",
-        ("safety/test_samples.py::test_each_key_chooses_groups_anew",),
+        (f"{_GROUPS}::test_more_groups_are_ranked_anew_by_each_key",),
     ),
     Mutant(
         "the rows of a sample are ranked without their unit's seed",

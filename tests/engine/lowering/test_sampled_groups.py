@@ -16,7 +16,8 @@ from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, sampled_rows
 from sfumato.engine.lowering.reading_statements import server_statement
-from sfumato.plan.bounding import BoundedPlan, ContributionLimits, Strategy, candidate_bounded_plans
+from sfumato.plan.bounding import BoundedPlan, candidate_bounded_plans
+from sfumato.plan.limits import ContributionLimits, Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Table
@@ -54,7 +55,7 @@ def towns() -> Iterator[DuckDB]:
     ]
     names = ("who", "city", "old", "age")
     source = pa.table({name: [row[index] for row in rows] for index, name in enumerate(names)})
-    declared = {
+    declared: dict[str, Any] = {
         "city": {"values": CITIES},
         "old": {"values": ["no", "yes"], "nullable": True},
         "age": {"type": "integer", "bounds": [0, 9]},
@@ -163,3 +164,9 @@ def test_more_groups_than_a_set_holds_are_ranked(towns: DuckDB, monkeypatch: pyt
         monkeypatch.setattr(sampled_rows, "MAX_GROUP_NUMBERS", numbers)
         text = towns._render(server_statement(_reading(towns, "totals", (2, 3, 3)), 1))
         assert ("BIT_OR" in text) is (numbers > len(CITIES))
+
+
+def test_more_groups_are_ranked_anew_by_each_key(towns: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampled_rows, "MAX_GROUP_NUMBERS", 0)
+    reading = _reading(towns, "people", (1, 2, 2))
+    assert tuples(towns.read(reading, KEYS[0])) != tuples(towns.read(reading, KEYS[1]))
