@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,19 @@ def test_commands_leave_nothing_that_duckdb_would_warn_of(tmp_path: Path) -> Non
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert "leaked" not in done.stderr
         assert "±" in done.stdout
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_collection_is_paused_and_left_as_it_was(is_enabled: bool) -> None:
+    if not is_enabled:
+        gc.disable()
+    try:
+        with suppress(ValueError), garbage.collection_paused():
+            assert not gc.isenabled()
+            with garbage.collection_paused():
+                pass
+            assert not gc.isenabled()
+            raise ValueError("inside")
+        assert gc.isenabled() == is_enabled
+    finally:
+        gc.enable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import mpmath
@@ -11,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import additive, key_thresholds, laplace, rank_choices, sparse
+from sfumato.mechanisms import additive, key_thresholds, laplace, rank_choices, selection, sparse
 
 MP = mpmath.mp.clone()
 MP.dps = 60
@@ -82,3 +83,20 @@ def test_no_two_batches_of_a_sessions_noise_are_one_draw(monkeypatch: pytest.Mon
     assert shown[6:] == [1, 2, 3, 4, 5, 6]
     assert drawn == [(session._question_scale, 3)] * 4
     assert values == [session._value_scale] * 6
+
+
+@pytest.mark.parametrize("price", [Fraction(1, 3), Fraction(2), Fraction(1, 10**6)])
+def test_the_largest_epsilon_that_a_price_pays_for_is_found_to_nine_digits(price: Fraction) -> None:
+    """By halving a ratio, in as few looks as that takes."""
+    asked: list[Fraction] = []
+
+    def curve(epsilon: Fraction) -> Any:
+        asked.append(epsilon)
+        return SimpleNamespace(renyi_above=lambda order: epsilon * order)
+
+    found = selection._largest_affordable_epsilon(curve, Fraction(2), price)
+    assert 2 * found <= price < 2 * found * (1 + Fraction(2, 10**9))
+    low, high = selection._EPSILON
+    assert len(asked) <= 2 + np.log2(np.log(float(high / low)) / 1e-9)
+    with pytest.raises(InvalidParameter):
+        selection._largest_affordable_epsilon(curve, Fraction(2), 2 * low * Fraction(999, 1000))

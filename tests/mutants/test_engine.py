@@ -6,6 +6,8 @@ from mutants.running import Kind, Mutant, suite
 
 _RANKS = "engine/lowering/test_sample_ranks.py"
 _THRESHOLDS = "engine/lowering/test_sample_thresholds.py"
+_GROUPS = "engine/lowering/test_sampled_groups.py"
+_IN_TURN = f"{_GROUPS}::test_the_sample_is_the_next_groups_in_turn", f"{_GROUPS}::test_no_unit_exceeds_a_limit"
 _SAME_SAMPLE = tuple(
     f"{_THRESHOLDS}::test_thresholds_sample_the_rows_that_ranks_do[{limits}-totals]" for limits in ("1-2", "2-3", "3-4")
 )
@@ -314,7 +316,7 @@ MUTANTS = (
         "engine.lowering.sampled_rows:rank_rows",
         "integer_constant(max_groups)",
         "integer_constant(max_groups + 1)",
-        (_TIGHT,),
+        _SAME_SAMPLE,
     ),
     Mutant(
         "a sample keeps one row more in a group",
@@ -344,9 +346,81 @@ MUTANTS = (
         "rows of groups that are not chosen count among those that are spread",
         Kind.SAMPLING,
         "engine.lowering.sample_ranks:spread_rows",
-        "GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)",
-        "GroupTotal(AggregateFunction.COUNT, integer_constant(1))",
-        (f"{_RANKS}::test_a_unit_keeps_as_many_rows_as_count",),
+        "GroupTotal(AggregateFunction.COUNT, one, is_chosen)",
+        "GroupTotal(AggregateFunction.COUNT, one)",
+        _SAME_SAMPLE,
+    ),
+    Mutant(
+        "a unit whose rows are settled keeps one group more",
+        Kind.LIMITS,
+        "engine.lowering.sampled_rows:units_with_group_sets",
+        "apply(ScalarFunction.CASE, is_settled, max_groups, integer_constant(0))",
+        "apply(ScalarFunction.CASE, is_settled, integer_constant((limits.groups or 0) + 1), integer_constant(0))",
+        _IN_TURN,
+    ),
+    Mutant(
+        "a unit with one group too many is within its limits",
+        Kind.LIMITS,
+        "engine.lowering.sampled_rows:units_with_group_sets",
+        "apply(ScalarFunction.GREATER, sizes, max_groups)",
+        "apply(ScalarFunction.GREATER, sizes, integer_constant((limits.groups or 0) + 1))",
+        _IN_TURN,
+    ),
+    Mutant(
+        "a unit with one row too many in its groups is settled",
+        Kind.LIMITS,
+        "engine.lowering.sampled_rows:_is_settled",
+        "apply(ScalarFunction.AT_MOST, most_rows, integer_constant(limits.rows))",
+        "apply(ScalarFunction.AT_MOST, most_rows, integer_constant(limits.rows + 1))",
+        _IN_TURN,
+    ),
+    Mutant(
+        "a unit with one row too many in a group is settled",
+        Kind.LIMITS,
+        "engine.lowering.sampled_rows:_is_settled",
+        "apply(ScalarFunction.LESS, others, integer_constant(limits.rows_per_group))",
+        "apply(ScalarFunction.AT_MOST, others, integer_constant(limits.rows_per_group))",
+        _IN_TURN,
+    ),
+    Mutant(
+        "rows are ranked in one group more",
+        Kind.LIMITS,
+        "engine.lowering.sampled_rows:rows_ranked_in_groups",
+        "apply(ScalarFunction.LESS, place, max_groups)",
+        "apply(ScalarFunction.AT_MOST, place, max_groups)",
+        _IN_TURN,
+    ),
+    Mutant(
+        "the groups of every unit are taken from the first on",
+        Kind.REUSE,
+        "engine.lowering.sampled_rows:_group_place",
+        "Reference(SEED_COLUMNS[0], 'h')",
+        "integer_constant(0)",
+        ("safety/test_samples.py::test_each_key_chooses_groups_anew",),
+    ),
+    Mutant(
+        "two groups of two keys have one number",
+        Kind.LIMITS,
+        "engine.lowering.sampled_rows:_group_number",
+        "integer_constant(len(rows.codes[name]) + 1)",
+        "integer_constant(1)",
+        (f"{_GROUPS}::test_no_unit_exceeds_a_limit",),
+    ),
+    Mutant(
+        "a set of groups leaves 62 bits",
+        Kind.WRAP,
+        "engine.lowering.sampled_rows:has_group_sets",
+        "_count_group_numbers(rows) <= MAX_GROUP_NUMBERS",
+        "_count_group_numbers(rows) <= MAX_GROUP_NUMBERS + 1",
+        (f"{_GROUPS}::test_more_groups_than_a_set_holds_are_ranked",),
+    ),
+    Mutant(
+        "a unit within its limits loses its number where rows are joined to those beyond",
+        Kind.LIMITS,
+        "engine.lowering.sample_ranks:_bear_numbers",
+        "join.relation == _HEAVY_UNITS and join.alias == _ALIAS and not join.outer",
+        "join.relation == _HEAVY_UNITS and join.alias == _ALIAS",
+        (f"{_GROUPS}::test_the_sample_is_the_next_groups_in_turn",),
     ),
     Mutant(
         "a threshold is one group further",
@@ -501,8 +575,8 @@ MUTANTS = (
         "only groups with rows have totals",
         Kind.KEYS,
         "engine.arrays:align_totals",
-        "    totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]\n    return totals",
-        "    return row_totals[row_of_group[row_of_group >= 0]]",
+        "    totals[has_row] = row_totals[row_order[position[has_row]]]\n    return totals",
+        "    return row_totals[row_order[position[has_row]]]",
         (
             "release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",
             "safety/test_outcomes.py::test_one_outcome_whoever_is_in_the_table",

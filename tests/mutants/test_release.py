@@ -114,8 +114,8 @@ MUTANTS = (
         "totals stand at other groups",
         Kind.KEYS,
         "engine.arrays:align_totals",
-        "totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]",
-        "totals[row_of_group >= 0] = row_totals[: int((row_of_group >= 0).sum())]",
+        "row_totals[row_order[position[has_row]]]",
+        "row_totals[: int(has_row.sum())]",
         ("release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",),
     ),
     Mutant(

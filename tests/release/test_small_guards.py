@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from ledger.small_accounts import account
+from ledger.small_accounts import account, pure
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.accounts import joined_sources, pending_queries
-from sfumato.mechanisms import noise_sums, response
+from sfumato.mechanisms import noise_sums, protocols, response
 from sfumato.plan.aggregates.measures import MAX_VALUE_STEPS, Mean, Sum, _summed_value_step
 from sfumato.plan.aggregates.moments import CorrelationEstimate
 from sfumato.plan.aggregates.value_measures import Quantile
@@ -23,6 +23,7 @@ from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain, Type
 from sfumato.privacy import numbers, shape
 from sfumato.privacy.losses import BoundedRangeLoss
+from sfumato.publish.marginals.planning import MarginalWorkload
 from sfumato.release import releasing
 from sfumato.release.comparisons import ThresholdAnswer
 from sfumato.release.measured import ResultEstimator, _in_measure_units
@@ -30,7 +31,7 @@ from sfumato.release.requests import PriceRequest
 from vectors.test_release_vectors import X, Y
 
 F = Fraction
-AGE = Column(Field(0, "visits", "age"), Domain("integer", bounds=(0, 9)))
+AGE = Column(Field(0, "visits", "age"), Domain(Type.INTEGER, bounds=(0, 9)))
 
 
 def test_an_entry_names_its_plan_and_its_data() -> None:
@@ -51,6 +52,26 @@ def test_a_line_without_parts_has_an_empty_list_of_them(tmp_path: Path) -> None:
     assert amounts["pure"] is None
     assert Fraction(amounts["renyi"]) > 0
     assert charge.parts != "[]"
+
+
+def test_the_newest_line_of_an_account_is_its_last_also_before_those_of_others(tmp_path: Path) -> None:
+    with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
+        clinic, other = account(ledger), account(ledger, name="other")
+        lines = [clinic.charge(pure("0.1")), clinic.charge(pure("0.2")), other.charge(pure("0.3"))]
+        with ledger._guarded.reading() as transaction:
+            for name, last in (("clinic", lines[1]), ("other", lines[2])):
+                for _ in range(2):
+                    row = transaction.newest(account=name)
+                    assert row is not None
+                    assert row.number == last.number
+            assert transaction.newest(account="nobody") is None
+            assert transaction.last_account_line("clinic").number == lines[1].number
+
+
+def test_a_mechanism_is_additive_when_it_is_first_seen_and_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocols, "_ADDITIVE_CLASSES", set())
+    for mechanism, expected in ((sf.Laplace(3), True), (sf.Gaussian(3), True), (sf.Exponential(1), False)):
+        assert [protocols.is_additive(mechanism) for _ in range(3)] == [expected] * 3
 
 
 @pytest.mark.parametrize("name", [None, "value"])
@@ -86,7 +107,7 @@ def test_a_loss_keeps_an_exact_number() -> None:
 
 
 def test_the_type_of_a_quantile_is_that_of_its_values_only_where_it_is_one_of_them() -> None:
-    for value, kind in ((AGE, Type.INTEGER), (Column(AGE.reference, Domain("real", bounds=(0, 9))), Type.REAL)):
+    for value, kind in ((AGE, Type.INTEGER), (Column(AGE.reference, Domain(Type.REAL, bounds=(0, 9))), Type.REAL)):
         assert Quantile(value, F(1, 2), listed=True).result == Domain(kind, nullable=True)
         assert Quantile(value, F(1, 2)).result == Domain(Type.REAL, nullable=True)
 
@@ -102,6 +123,13 @@ def test_a_correlation_is_never_beyond_one(squared: bool) -> None:
         assert (found.high <= 1).all()
         shown = found.value[~np.isnan(found.value)]
         assert (np.abs(shown) <= 1).all()
+
+
+def test_the_step_of_a_sum_of_cents_is_a_cent_while_all_rows_fit() -> None:
+    cents = Sum(Column(Field(0, "visits", "pay"), Domain(Type.REAL, bounds=(0, 9), grid="0.01")))
+    most = F(MAX_VALUE_STEPS, 100)
+    assert _summed_value_step(cents, most / 64, 64) == F(1, 100)
+    assert _summed_value_step(cents, (most + F(1, 100)) / 64, 64) == F(1, 64)
 
 
 @pytest.mark.parametrize("measure", [Sum(AGE), Mean(AGE)])
@@ -136,8 +164,13 @@ def test_answers_are_a_list_or_one_number() -> None:
     assert response._parse_answers(3, 4).tolist() == [3]
     assert response._parse_answers([0, 3, 1], 4).tolist() == [0, 3, 1]
     assert response._parse_answers([], 4).tolist() == []
-    for wrong in ([4], [-1], 4, [[1, 2]], [[0], [1]]):
-        with pytest.raises(InvalidParameter):
+    for wrong, got in (
+        ([4], "a number outside"),
+        (4, "a number outside"),
+        ([[1, 2]], "2-dimensional"),
+        ([[0], [1]], "2-dimensional"),
+    ):
+        with pytest.raises(InvalidParameter, match=got):
             response._parse_answers(wrong, 4)
 
 
@@ -201,3 +234,13 @@ def test_a_file_that_looks_the_same_keeps_the_table_that_is_read_now() -> None:
     Described.change_token = "later"
     found = joined_sources.describe_source(Described(), None, [last], keyed)
     assert (found.fingerprint, found.look, found.part) == ("content:new", "look:later", "part:visits")
+
+
+@pytest.mark.parametrize(
+    ("columns", "ways", "rule"),
+    [(1, 2, "1, because there is only one column"), (2, 3, "between 1 and 2"), (3, 0, "between 1 and 3")],
+)
+def test_marginals_of_more_columns_than_there_are_do_not_exist(columns: int, ways: int, rule: str) -> None:
+    with pytest.raises(InvalidParameter, match=rule):
+        MarginalWorkload.ways(columns, ways)
+    assert len(MarginalWorkload.ways(columns, columns).sets) == 1

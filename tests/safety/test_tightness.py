@@ -75,6 +75,7 @@ TABLES = {
     "low": _rows(40, -2),
     "spread": _rows(40, 10, 4),
     "away": _rows(40, 10, 4, 4),
+    "few away": _rows(5, 10, 4, 4),
     "elsewhere": _rows(40, 10, 1, 5),
     "wild": _rows(40, 10**12),
 }
@@ -313,7 +314,7 @@ SLIPS = [
     (GROUPED_SUM, Strategy.REWEIGHT, HEAVY),
     (GROUPED, Strategy.CLIP_L1, HEAVY),
     (GROUPED_SUM, Strategy.CLIP_L2, HEAVY),
-    (DISTINCT, Strategy.SAMPLE, '"a" <='),
+    (DISTINCT, Strategy.SAMPLE, "THEN"),
     (GROUPED, Strategy.SAMPLE, '"b" <='),
     (GROUPED_SUM, Strategy.SAMPLE, '"d" <='),
 ]

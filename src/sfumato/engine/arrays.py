@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import repeat
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -380,14 +380,33 @@ def align_totals(rows: Rows, reading: GroupTotals) -> NDArray[np.int64]:
     if not kinds:  # all rows are one group
         totals[:] = row_totals
         return totals
-    row_index = dict(zip(_lookup_keys(rows, kinds), range(len(rows)), strict=True))
-    if len(row_index) < len(rows):  # the server split a group: neither row is its total
+    row_codes, group_codes = _shared_codes(_lookup_columns(rows, kinds), _lookup_columns(groups, kinds))
+    row_order = np.argsort(row_codes, kind="stable")
+    sorted_codes = row_codes[row_order]
+    if (sorted_codes[1:] == sorted_codes[:-1]).any():  # the server split a group: neither row is its total
         raise EngineFailed
-    row_of_group = np.fromiter(
-        map(row_index.get, _lookup_keys(groups, kinds), repeat(-1)), dtype=np.intp, count=len(groups)
-    )
-    totals[row_of_group >= 0] = row_totals[row_of_group[row_of_group >= 0]]
+    position = np.minimum(np.searchsorted(sorted_codes, group_codes), len(rows) - 1)
+    has_row = sorted_codes[position] == group_codes
+    totals[has_row] = row_totals[row_order[position[has_row]]]
     return totals
+
+
+def _shared_codes(columns: Sequence[list[Any]], other_columns: Sequence[list[Any]]) -> tuple[Integers, Integers]:
+    """Number the keys of two lists of rows: equal keys have one number, and different keys different ones.
+
+    Values are numbered column by column: a table of the values of one is small, and that of all keys is not.
+    """
+    row_count = len(columns[0])
+    codes, code_count = np.zeros(row_count + len(other_columns[0]), dtype=np.int64), 1
+    for values in map(chain, columns, other_columns):
+        both = list(values)
+        code_of = {value: code for code, value in enumerate(dict.fromkeys(both))}
+        if code_count * len(code_of) > LARGEST_INTEGER:
+            distinct, codes = np.unique(codes, return_inverse=True)
+            code_count = len(distinct)
+        codes = codes * len(code_of) + np.fromiter(map(code_of.__getitem__, both), np.int64, len(both))
+        code_count *= len(code_of)
+    return codes[:row_count], codes[row_count:]
 
 
 def exact_keys(rows: Rows, kinds: Sequence[Type]) -> Sequence[GroupValues]:
@@ -415,13 +434,15 @@ def _clamp_totals(columns: list[list[int]]) -> NDArray[np.int64]:
     return np.minimum(np.maximum(totals, -LARGEST_INTEGER), LARGEST_INTEGER).astype(np.int64)
 
 
-def _lookup_keys(rows: Rows, kinds: Sequence[Type]) -> Iterator[Any]:
-    """Yield the keys that rows begin with, for lookup: a single one by itself, several as a tuple. A real, declared or
-    computed, becomes the double nearest to it.
+def _lookup_columns(rows: Rows, kinds: Sequence[Type]) -> list[list[Any]]:
+    """Return the columns of the keys that rows begin with, for lookup: a real, declared or computed, becomes the double
+    nearest to it.
     """
-    columns = [(_column_of_rows(rows, number), kind) for number, kind in enumerate(kinds)]
-    lookups = [map(_as_double, values) if kind is Type.REAL else iter(values) for values, kind in columns]
-    return lookups[0] if len(lookups) == 1 else zip(*lookups, strict=True)
+    columns = [_column_of_rows(rows, number) for number in range(len(kinds))]
+    return [
+        list(map(_as_double, values)) if kind is Type.REAL else values
+        for values, kind in zip(columns, kinds, strict=True)
+    ]
 
 
 def _as_double(value: Any) -> float | None:

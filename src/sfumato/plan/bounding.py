@@ -13,7 +13,8 @@ contribution. T = min(m, g·c) rows in all. Every contribution is a whole number
   same claims and no cap before (``engine.lowering.clip_scaling``).
 - *sample*: at most g groups, c rows in a group and m rows in all are kept, those of the smallest ranks. A rank mixes a
   seed, drawn from a fresh key and the unit's id, with the group's key, or the row's key and values
-  (``engine.lowering.sample_ranks``); equal ranks are ordered by the keys and values themselves, so rows that still tie
+  (``engine.lowering.sample_ranks``), or the unit's groups are taken in turn from one that the seed decides
+  (``engine.lowering.sampled_rows``); equal ranks are ordered by the keys and values themselves, so rows that still tie
   are equal and either may be kept. Limits that the others imply are not applied (g ≥ m: m rows lie in at most g
   groups), and a unit within all limits keeps its rows.
 - *match*: of distinct values alone. A unit keeps at most m pairs of a group and a value, those that no unit before it

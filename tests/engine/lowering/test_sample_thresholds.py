@@ -46,6 +46,12 @@ def _rows() -> list[tuple[Any, ...]]:
     return rows
 
 
+@pytest.fixture(autouse=True)
+def _without_group_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thresholds are for more groups than a set holds."""
+    monkeypatch.setattr(sampled_rows, "MAX_GROUP_NUMBERS", 0)
+
+
 @pytest.fixture(scope="module")
 def towns() -> Iterator[DuckDB]:
     yield from _opened(_rows(), {"city": {"values": CITIES}, "street": {"values": ["x", "y"], "nullable": True}})

@@ -66,6 +66,10 @@ OPERATIONS: dict[ScalarFunction, tuple[Wrong, str]] = {
     ScalarFunction.DIVIDE_WHOLE: (lambda _, x, y: f"CAST(FLOOR(CAST({x} AS NUMERIC) / {y}) AS BIGINT)", "//"),
     ScalarFunction.DIVIDE_WIDE: (lambda _, x, y: f"FLOOR({x} / {y})", "// of wide numbers"),
     ScalarFunction.REMAINDER: (lambda _, x, y: f"ABS({x} % {y})", "%"),
+    ScalarFunction.MEMBERS_BELOW: (
+        lambda _, x, limit: f"BIT_COUNT(CAST({x} >> CAST({limit} AS INTEGER) AS BIT(64)))",
+        "the members of a set of numbers",
+    ),
     ScalarFunction.NEGATE: (_around("ABS({})"), "the negative of a whole number"),
     ScalarFunction.ABS: (_around("{}"), "ABS of a whole number"),
     ScalarFunction.SIGN: (_around("ABS(SIGN({}))"), "SIGN of a whole number"),
@@ -131,6 +135,7 @@ STATEMENTS: dict[object, tuple[str, str, str]] = {
     AggregateFunction.UNITS: (r"COUNT\(DISTINCT ", "COUNT(", "COUNT DISTINCT"),
     AggregateFunction.SUM: (r"SUM\(", "SUM(DISTINCT ", "SUM of a group"),
     AggregateFunction.RESIDUES: ("BIT_OR", "BIT_XOR", "the number of different remainders"),
+    AggregateFunction.NUMBER_SET: (" BIT_OR", " BIT_AND", "a set of whole numbers"),
     "the MIN of a group": (r"\bMIN\(", "MAX(", "MIN of a group"),
     "the MAX of a group": (r"\bMAX\(", "MIN(", "MAX of a group"),
     "GROUP BY": (r"GROUP BY k", 'GROUP BY k COLLATE "C", n', "COUNT"),

@@ -150,3 +150,23 @@ def test_a_mean_is_refused() -> None:
     mean = bounded(ROWS, Neighbours.ADD_REMOVE, "SELECT region, AVG(age) FROM visits GROUP BY region", Strategy.WHOLE)
     with pytest.raises(InvalidParameter, match="one total"):
         FactoredTotals(MeasureTotals(mean), np.eye(3, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("rows", "largest", "total", "squares"),
+    [
+        ([[1], [1], [1], [1]], 1, 4, 4),  # one period is in four numbers
+        ([[1, 1, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0]], 1, 1, 1),  # three periods are in one
+        ([[2, -1], [3, 4]], 4, 5, 17),
+        ([[-5]], 5, 5, 25),
+    ],
+)
+def test_a_row_moves_what_the_column_of_its_period_says(
+    rows: list[list[int]], largest: int, total: int, squares: int
+) -> None:
+    weights = np.array(rows, np.int64)
+    reading = MeasureTotals(bounded(ROWS, Neighbours.ADD_REMOVE, COUNTS, Strategy.WHOLE, weights.shape[1]))
+    said = FactoredTotals(reading, weights).sensitivity
+    steps = int(reading.scaled.add_remove_sensitivity.total)
+    assert (said.linf, said.l1, said.squares) == (largest * steps, total * steps, squares * steps**2)
+    assert said.groups == len(rows)

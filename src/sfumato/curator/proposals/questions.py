@@ -69,6 +69,7 @@ from sfumato.curator.proposals.sampled_questions import (
     validated_sampling_rate,
 )
 from sfumato.errors import EngineFailed, InvalidParameter, shorten
+from sfumato.garbage import collection_paused
 from sfumato.html_fragments import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
@@ -550,6 +551,7 @@ class Question(RehearseAlias, StoredProposal, SuggestsNames):
         rows = [(f"ε = {epsilon}", error_or_refusal_text(self, epsilon)) for epsilon in ("0.1", "1")]
         return preformatted(self.text) + table(("price", "error"), rows) + paragraphs([*self.warnings, FREE_METHODS])
 
+    @collection_paused()
     def build_answer(self, result: StoredResult[NoisyMeasurements], confidence: Number, joint: bool) -> Answer:
         """Build the answer: what a sealed line shows is computed once for the last one, the receipt anew each time."""
         line = result.number, result.hash, exact(confidence, "confidence"), joint

@@ -26,6 +26,7 @@ from sfumato.engine.sources.clean_cells import fold_name
 from sfumato.engine.sources.inspected_tables import identify_file
 from sfumato.engine.spellings.duckdb import literal, literal_list, quote_identifier
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
+from sfumato.garbage import collection_paused
 from sfumato.policy import Domain, InMemory, ListColumn, Policy, Table, Type, Via
 from sfumato.privacy.numbers import exact_integer
 
@@ -152,10 +153,14 @@ class Sources:
 
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of one generated SELECT, integers exact. Raise ``EngineFailed`` on any failure."""
+
+        def run_and_fetch() -> list[tuple[Any, ...]]:
+            executed = cursor.execute(self._parse_cached(cursor, statement), parameters)
+            with collection_paused():
+                return executed.fetchall()
+
         with self._cursor() as cursor:
-            return self._log_and_run(
-                statement, lambda: cursor.execute(self._parse_cached(cursor, statement), parameters).fetchall()
-            )
+            return self._log_and_run(statement, run_and_fetch)
 
     def arrow(self, statement: str) -> pyarrow.Table:
         """Return the rows as an Arrow table, for large results. HUGEINT is not exact there: cast it to BIGINT first."""

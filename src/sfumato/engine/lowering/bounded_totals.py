@@ -72,11 +72,15 @@ from sfumato.engine.lowering.sampled_rows import (
     SampleLimits,
     group_code,
     has_group_codes,
+    has_group_sets,
     rank_columns,
     rank_rows,
     ranks,
+    rows_ranked_in_groups,
+    rows_settled,
     rows_to_rank,
     threshold_stages,
+    units_with_group_sets,
     with_settled_rows,
 )
 from sfumato.engine.lowering.unit_lowering import clamped, convert_to_integer, to_wide_integer
@@ -358,7 +362,8 @@ def _is_within_limits(bounded_plan: BoundedPlan) -> bool:
 
 def _totals_before_limits(bounded_plan: BoundedPlan, rows: CountedRows) -> Select:
     """Add up the totals of all rows as they are."""
-    source, sums = (rows.select, _unlimited_totals(rows)) if rows.maximal else add_up_rows(rows)
+    unit_totals = {name: _unlimited_total(rows, name) for name in rows.values}
+    source, sums = (rows.select, unit_totals) if rows.maximal else add_up_rows(rows)
     bits = _coordinate_bits(bounded_plan)
     totals = tuple((name, _in_fractions_of_step(or_zero(sums[name]), bits[int(name[1:])])) for name in rows.values)
     return Select((*unrenamed_columns(rows.keys), *totals), source, group_by=rows.keys)
@@ -376,12 +381,8 @@ def _in_fractions_of_step(total: Scalar, bits: int) -> Scalar:
     return apply(ScalarFunction.MULTIPLY, to_wide_integer(total), Constant(1 << bits, Wide.INTEGER))
 
 
-def _unlimited_totals(rows: CountedRows) -> dict[str, Scalar]:
-    """Count units rather than rows."""
-    return {name: _unlimited_total(rows, name) for name in rows.values}
-
-
 def _unlimited_total(rows: CountedRows, name: str) -> Scalar:
+    """Count units rather than rows, where they count once."""
     if name not in rows.maximal:
         return GroupTotal(AggregateFunction.COUNT) if name in rows.ones else sum_of_group(Reference(name))
     is_counted = None if name in rows.ones else apply(ScalarFunction.EQUAL, Reference(name), integer_constant(1))
@@ -596,6 +597,10 @@ def _sampled_totals(
 ) -> StagedSelect:
     """Count every row as it is, less the rows of units beyond a limit that are not sampled."""
     limits = SampleLimits.for_rows(bounded_plan, rows)
+    if limits.groups is not None and has_group_sets(rows):
+        units = units_with_group_sets(_units_beyond_limit(rows, limits.least), rows, limits, sampling_key)
+        ranked = _totals_before_limits(bounded_plan, replace(rows, select=rows_ranked_in_groups(rows, limits)))
+        return _correct_totals(bounded_plan, replace(rows, select=rows_settled(rows)), (units,), ranked)
     if by_threshold and has_group_codes(rows) and limits.max_spread_rows and (limits.groups or 0) < MAX_LEAST:
         return _sampled_by_threshold(bounded_plan, rows, limits, limits.max_spread_rows, sampling_key)
     heavy, ranked, is_kept = _heavy_units_ranks_and_sample(bounded_plan, rows, sampling_key)
@@ -659,8 +664,7 @@ def _heavy_units_ranks_and_sample(
 
 def _heavy_units(rows: CountedRows, limits: SampleLimits, sampling_key: int) -> tuple[str, Select]:
     """Select the units with more rows than are surely within every limit, with their seeds."""
-    light_rows = min(limit for limit in (limits.rows, limits.groups, limits.rows_per_group) if limit is not None)
-    name, heavy_units = _units_beyond_limit(rows, light_rows)
+    name, heavy_units = _units_beyond_limit(rows, limits.least)
     return name, with_seeds(heavy_units, sampling_key)
 
 

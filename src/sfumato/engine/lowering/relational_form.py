@@ -59,6 +59,8 @@ class ScalarFunction(Enum):
     """The quotient of two wide whole numbers, toward zero."""
     REMAINDER = auto()
     """Of two whole numbers, with the sign of the first."""
+    MEMBERS_BELOW = auto()
+    """Of a NUMBER_SET and a whole number from 0 to 62: how many members of the set are less."""
     NEGATE = auto()
     ABS = auto()
     SIGN = auto()
@@ -174,6 +176,8 @@ class AggregateFunction(Enum):
     """The number of different values, NULL aside."""
     RESIDUES = auto()
     """The number of different remainders by 62 of whole numbers that are not negative; at least one is not NULL."""
+    NUMBER_SET = auto()
+    """The set of whole numbers from 0 to 61, as the bits of a 64-bit one; at least one is not NULL."""
     SUM = auto()
     """Of 64-bit or wide whole numbers, exact and wide; NULL of none."""
     SUM_OF_NARROW = auto()

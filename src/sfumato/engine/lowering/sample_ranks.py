@@ -56,15 +56,15 @@ SEED_COLUMNS = "y", "z"
 """The halves of a unit's seed, each from 1 to 2^30."""
 
 
-def with_seeds(units: Select, sampling_key: int) -> Select:
-    """Add the seed of each unit, in two columns, to a select of units ``u`` and their numbers of rows ``n``.
+def with_seeds(units: Select, sampling_key: int, *others: str) -> Select:
+    """Add the seed of each unit, in two columns, to a select of units ``u``, their numbers of rows ``n``, and others.
 
     Some engines write a whole double as 7.0 and some as 7: such letters are left out, and units may share a seed.
     """
     point_zero, nothing = Constant(".0", Type.TEXT), Constant("", Type.TEXT)
     unit_text = apply(ScalarFunction.REPLACE, apply(ScalarFunction.UNIT_TEXT, Reference("u")), point_zero, nothing)
     text = apply(ScalarFunction.JOIN, Constant(f"{sampling_key}|", Type.TEXT), unit_text)
-    columns = ("u", Reference("u")), ("n", Reference("n"))
+    columns = tuple((name, Reference(name)) for name in ("u", "n", *others))
     seeded = Select((*columns, ("e", apply(ScalarFunction.FINGERPRINT, text))), units)
     high, low = (
         apply(ScalarFunction.ADD, apply(operation, Reference("e"), integer_constant(_HALF_SEED)), integer_constant(1))
@@ -89,19 +89,21 @@ def mixed_rank(numbers: Sequence[Scalar], seed: tuple[Scalar, Scalar]) -> Scalar
 
 def spread_rows(
     ranked: Select,
-    is_chosen: Scalar,
+    is_chosen: Scalar | None,
     max_rows: int,
     unit: tuple[Scalar, ...],
     order: tuple[Scalar, ...],
 ) -> tuple[Select, Scalar]:
-    """Keep ``max_rows`` of a unit's rows in the chosen groups, evenly spread over them, without sorting once more.
+    """Keep ``max_rows`` of a unit's rows in the chosen groups, evenly spread over them, without sorting once more;
+    None if all rows are in chosen groups.
 
     Of N such rows the p-th, where groups and rows are in the order of their ranks, is kept if ⌊p·m/N⌋ is more than
     ⌊(p − 1)·m/N⌋: m rows in all, and every row if N ≤ m. The chosen groups come first, so that p counts them alone.
     """
     position = Rank(unit, (Reference("s"), *order))
     ranked = replace(ranked, columns=(*ranked.columns, ("p", position)))
-    chosen_rows = GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)
+    one = None if is_chosen is None else integer_constant(1)
+    chosen_rows = GroupTotal(AggregateFunction.COUNT, one, is_chosen)
     counted = Select((("c", WindowTotal(chosen_rows, unit, (), WindowFrame.WHOLE)),), ranked, all_columns=True)
     previous = apply(ScalarFunction.SUBTRACT, Reference("p"), integer_constant(1))
     shares = [
@@ -112,7 +114,8 @@ def spread_rows(
         )
         for row_number in (Reference("p"), previous)
     ]
-    return counted, apply(ScalarFunction.AND, is_chosen, apply(ScalarFunction.GREATER, *shares))
+    is_kept = apply(ScalarFunction.GREATER, *shares)
+    return counted, is_kept if is_chosen is None else apply(ScalarFunction.AND, is_chosen, is_kept)
 
 
 def polynomial_hash(numbers: Sequence[Scalar]) -> Scalar:
@@ -212,14 +215,25 @@ def number_heavy_units(statement: StagedSelect) -> StagedSelect:
 
 
 def _bear_numbers(select: Select) -> Select:
-    select = replace(select, source=_within(select.source))
-    if not any(join.relation == _HEAVY_UNITS and join.alias == _ALIAS for join in select.joins):
+    columns = tuple((name, _by_number_alone(scalar)) for name, scalar in select.columns)
+    select = replace(select, columns=columns, source=_within(select.source))
+    if not any(join.relation == _HEAVY_UNITS and join.alias == _ALIAS and not join.outer for join in select.joins):
         return select
-    columns = (
+    columns = tuple(
         (name, Reference("q", _ALIAS) if scalar == Reference("u", select.alias) else scalar)
         for name, scalar in select.columns
     )
-    return replace(select, columns=tuple(columns))
+    return replace(select, columns=columns)
+
+
+_SEED_AND_UNIT = Reference(SEED_COLUMNS[0]), Reference("u")
+
+
+def _by_number_alone(scalar: Scalar) -> Scalar:
+    """Partition by the unit without its seed, which an id needs to be compared quickly, and a number does not."""
+    if isinstance(scalar, Rank | WindowTotal) and scalar.partition[:2] == _SEED_AND_UNIT:
+        return replace(scalar, partition=scalar.partition[1:])
+    return scalar
 
 
 def _within(source: Relation | Select) -> Relation | Select:

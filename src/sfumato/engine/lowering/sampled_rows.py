@@ -1,6 +1,14 @@
 """Rank the rows of units beyond a limit, and test which of them are sampled.
 
-Most units are sampled by one threshold each, where an engine finds the least few numbers of a group without sorting it.
+Where the declared keys make few groups, their numbers in the rows of a unit are a set that fits one number: the groups
+of the unit, in turn from a place that its seed decides, are chosen without ranking them, and each is chosen as often.
+Theorem: a unit has n rows in d groups, of which min(d, g) are chosen; its rows there are at most n − d + min(d, g) in
+all and n − d + 1 in one group. *Proof.* Each of the d − min(d, g) other groups has a row; so has each of the d − 1 that
+are beside a group. ∎ If these numbers are within the limits, all rows in chosen groups count; only units of which that
+is not known have ranked rows, and only those in their chosen groups. What a unit counts is a function of its own rows.
+
+Of more groups, most units are sampled by one threshold each, where an engine finds the least few numbers of a group
+without sorting it.
 
 Notation: the rows of a unit have the codes of their groups: different for different groups, and in the order in which
 these are chosen. At most g groups and m > g rows count; L are the k least codes of a unit's rows, with repetitions (all
@@ -15,10 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sfumato.engine.lowering.cell_lowering import CountedRows
 from sfumato.engine.lowering.relation_lowering import Columns, Stages, all_of, unrenamed_columns
 from sfumato.engine.lowering.relational_form import (
+    AggregateFunction,
+    GroupTotal,
     LeastValues,
     Rank,
     Reference,
@@ -38,10 +49,14 @@ from sfumato.engine.lowering.sample_ranks import (
     mixed_rank,
     number_of_value,
     spread_rows,
+    with_seeds,
 )
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.quick_dataclass import dataclass
 
+MAX_GROUP_NUMBERS = 62
+"""So many bits fit 63."""
+_NUMBER_SET = AggregateFunction.NUMBER_SET
 MAX_LEAST = 12
 """The most codes of a unit that are compared."""
 _MAX_GROUP_CODES = 2**31
@@ -65,6 +80,11 @@ class SampleLimits:
             limits.rows_per_group if limits.rows_per_group < limits.rows else None,
             limits.rows if limits.total == limits.rows else None,
         )
+
+    @property
+    def least(self) -> int:
+        """The number of rows with which a unit is surely within all limits."""
+        return min(limit for limit in (self.rows, self.groups, self.rows_per_group) if limit is not None)
 
     @property
     def max_spread_rows(self) -> int | None:
@@ -136,6 +156,114 @@ def _row_numbers(rows: CountedRows) -> list[Scalar]:
     kinds = dict(rows.identifying_columns)
     values = [(name, Reference(name, "r")) for name in rows.distinguishing_columns]
     return [number_of_value(value, kinds[name]) if name in kinds else value for name, value in values]
+
+
+# Sets of groups
+
+
+def has_group_sets(rows: CountedRows) -> bool:
+    """Return whether every key is the code of a declared text, and a set of groups fits the bits of one number."""
+    return rows.codes.keys() == {*rows.keys} and _count_group_numbers(rows) <= MAX_GROUP_NUMBERS
+
+
+def _count_group_numbers(rows: CountedRows) -> int:
+    return math.prod(len(texts) + 1 for texts in rows.codes.values())
+
+
+def _group_number(rows: CountedRows) -> Scalar:
+    """Compute the number of a row's group: different for different groups, from 0 on."""
+    first, *others = zip(rows.keys, _key_numbers(rows), strict=True)
+    number = first[1]
+    for name, ordinal in others:
+        shifted = apply(ScalarFunction.MULTIPLY, number, integer_constant(len(rows.codes[name]) + 1))
+        number = apply(ScalarFunction.ADD, shifted, ordinal)
+    return number
+
+
+def units_with_group_sets(
+    units: tuple[str, Select], rows: CountedRows, limits: SampleLimits, sampling_key: int
+) -> tuple[str, Select]:
+    """Add the set of its groups ``x``, their number ``d`` and its seed to each unit, less those within all limits; and
+    ``w``: how many of its groups count with all their rows, where that is settled, else 0.
+    """
+    name, select = units
+    counted = replace(select, columns=(*select.columns, ("x", GroupTotal(_NUMBER_SET, _group_number(rows)))))
+    size = apply(ScalarFunction.MEMBERS_BELOW, Reference("x"), integer_constant(MAX_GROUP_NUMBERS))
+    sized = Select((*unrenamed_columns("unx"), ("d", size)), counted)
+    sizes, max_groups, is_settled = Reference("d"), integer_constant(limits.groups or 0), _is_settled(limits)
+    is_beyond = apply(
+        ScalarFunction.OR,
+        apply(ScalarFunction.GREATER, sizes, max_groups),
+        apply(ScalarFunction.NOT, is_settled),
+    )
+    settled_groups = apply(ScalarFunction.CASE, is_settled, max_groups, integer_constant(0))
+    beyond = Select((*unrenamed_columns("unxd"), ("w", settled_groups)), sized, where=(is_beyond,))
+    return name, with_seeds(beyond, sampling_key, *"xdw")
+
+
+def _is_settled(limits: SampleLimits) -> Scalar:
+    """Return whether a unit's numbers of rows ``n`` and of groups ``d`` prove that all its rows in as many groups as
+    count are within the other limits: every group that is left out has a row, and so has every one beside the largest.
+    """
+    sizes, max_groups = Reference("d"), integer_constant(limits.groups or 0)
+    others = apply(ScalarFunction.SUBTRACT, Reference("n"), sizes)
+    tests = []
+    if limits.rows is not None:
+        most_rows = apply(ScalarFunction.ADD, others, apply(ScalarFunction.LEAST, sizes, max_groups))
+        tests.append(apply(ScalarFunction.AT_MOST, most_rows, integer_constant(limits.rows)))
+    if limits.rows_per_group is not None:
+        tests.append(apply(ScalarFunction.LESS, others, integer_constant(limits.rows_per_group)))
+    return all_of(tests)
+
+
+def _group_place(rows: CountedRows) -> Scalar:
+    """Compute the place of a row's group among those of its unit, from 0 at the one where the unit's choice begins."""
+    members = apply(ScalarFunction.MEMBERS_BELOW, Reference("x", "h"), _group_number(rows))
+    return apply(
+        ScalarFunction.REMAINDER,
+        apply(ScalarFunction.ADD, members, Reference(SEED_COLUMNS[0], "h")),
+        Reference("d", "h"),
+    )
+
+
+def rows_settled(rows: CountedRows) -> Select:
+    """Select the rows that count of all units but those whose rows must be ranked."""
+    is_light = apply(ScalarFunction.IS_NULL, Reference("w", "h"))
+    is_chosen = apply(ScalarFunction.LESS, _group_place(rows), Reference("w", "h"))
+    names = (name for name, _ in rows.select.columns)
+    return Select(
+        unrenamed_columns(names, "r"),
+        rows.select,
+        joins=(RelationalJoin(StageReference("h"), "h", _is_same_unit("h"), outer=True),),
+        where=(apply(ScalarFunction.OR, is_light, is_chosen),),
+    )
+
+
+def rows_ranked_in_groups(rows: CountedRows, limits: SampleLimits) -> Select:
+    """Select the sampled rows of the other units: in their chosen groups, of the smallest ranks."""
+    place, max_groups = _group_place(rows), integer_constant(limits.groups or 0)
+    names = dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values))
+    seed = unrenamed_columns(SEED_COLUMNS[:1], "h")
+    ranked = Select(
+        (*unrenamed_columns(names, "r"), *seed, ("s", place), ("t", ranks(rows, "h")[1])),
+        rows.select,
+        joins=(RelationalJoin(StageReference("h"), "h", _is_same_unit("h")),),
+        where=(
+            apply(ScalarFunction.EQUAL, Reference("w", "h"), integer_constant(0)),
+            apply(ScalarFunction.LESS, place, max_groups),
+        ),
+    )
+    if limits.max_spread_rows is None:
+        ranked, is_kept = rank_rows(rows, replace(limits, groups=None), ranked)
+    else:
+        unit = Reference(SEED_COLUMNS[0]), Reference("u")
+        order = tuple(map(Reference, ("t", *rows.distinguishing_columns)))
+        ranked, is_kept = spread_rows(Select((), ranked, all_columns=True), None, limits.max_spread_rows, unit, order)
+    return Select(unrenamed_columns(("u", *rows.keys, *rows.values)), ranked, where=(is_kept,))
+
+
+def _is_same_unit(alias: str) -> Scalar:
+    return apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", alias))
 
 
 # Thresholds
@@ -212,5 +340,4 @@ def with_settled_rows(ranked: Select, is_kept: Scalar, columns: Columns) -> tupl
 
 
 def _joined(columns: Columns, test: Scalar) -> Select:
-    same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", _ALIAS))
-    return Select(columns, _ROWS, joins=(RelationalJoin(_THRESHOLDS, _ALIAS, same_unit),), where=(test,))
+    return Select(columns, _ROWS, joins=(RelationalJoin(_THRESHOLDS, _ALIAS, _is_same_unit(_ALIAS)),), where=(test,))

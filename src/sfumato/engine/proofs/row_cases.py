@@ -122,7 +122,16 @@ def _compare_with(means: Callable[[Any, Any], bool], value: Any, x: Any) -> bool
 def _logic_cases() -> list[SpellingCase]:
     """Test the truth tables of three-valued logic: ``b`` and ``a`` are all nine pairs."""
     b, a, n, i = column_reference("b"), column_reference("a"), column_reference("n"), column_reference("i")
+    limit = apply(
+        ScalarFunction.MULTIPLY, apply(ScalarFunction.REMAINDER, n, integer_constant(3)), integer_constant(31)
+    )
+    members = 0, 1, 31, 61
     return [
+        SpellingCase(
+            "the members of a set of numbers",
+            apply(ScalarFunction.MEMBERS_BELOW, integer_constant(sum(1 << member for member in members)), limit),
+            lambda row: sum(member < row["n"] % 3 * 31 for member in members),
+        ),
         SpellingCase("AND", apply(ScalarFunction.AND, b, a), lambda row: _and(row["b"], row["a"])),
         SpellingCase("OR", apply(ScalarFunction.OR, b, a), lambda row: _or(row["b"], row["a"])),
         unary_case("NOT", ScalarFunction.NOT, "b", operator.not_),

@@ -214,6 +214,7 @@ def _group_cases() -> list[StatementCase]:
             tuple((key, _expected_totals(key)[7]) for key in _KEYS if _expected_totals(key)[7] > 0),
         ),
         _distinct_residue_count_case(),
+        _number_set_case(),
         StatementCase(
             tuple(f"{name} without rows" for name in names),
             Select((("k", null), *columns), StageReference("p"), where=(is_absent,)),
@@ -235,6 +236,18 @@ def _distinct_residue_count_case() -> StatementCase:
     select = Select((("k", column_reference("k")), *_numbered_scalars(count)), StageReference("p"), group_by=("k",))
     rows = tuple((key, len({row["n"] % 3 for row in ALL if _key(row) == key})) for key in _KEYS)
     return StatementCase(("the number of different remainders",), select, rows)
+
+
+def _number_set_case() -> StatementCase:
+    """Collect 0, 30 and 61, several of which a key may have more than once."""
+    third = apply(ScalarFunction.REMAINDER, column_reference("n"), integer_constant(3))
+    half = apply(ScalarFunction.MULTIPLY, third, integer_constant(30))
+    number = apply(ScalarFunction.ADD, half, apply(ScalarFunction.DIVIDE_WHOLE, third, integer_constant(2)))
+    numbers = GroupTotal(AggregateFunction.NUMBER_SET, number)
+    select = Select((("k", column_reference("k")), *_numbered_scalars(numbers)), StageReference("p"), group_by=("k",))
+    sets = {key: {(0, 30, 61)[row["n"] % 3] for row in ALL if _key(row) == key} for key in _KEYS}
+    rows = tuple((key, sum(1 << member for member in members)) for key, members in sets.items())
+    return StatementCase(("a set of whole numbers",), select, rows)
 
 
 def _numbered_scalars(*scalars: Scalar) -> tuple[tuple[str, Scalar], ...]:

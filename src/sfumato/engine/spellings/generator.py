@@ -139,6 +139,8 @@ class Generator:
             return self.spelling.narrow_sum(argument, over)
         if total.aggregation is AggregateFunction.RESIDUES:
             return self.spelling.count_distinct_residues(f"({argument} % 62)")
+        if total.aggregation is AggregateFunction.NUMBER_SET:
+            return self.spelling.number_set(argument)
         if total.aggregation is AggregateFunction.UNITS:
             return f"COUNT(DISTINCT {argument}){over}"
         return f"{total.aggregation.name}({argument}){over}"
@@ -153,7 +155,10 @@ class Generator:
         self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: WindowFrame | None = None
     ) -> str:
         by = f"PARTITION BY {', '.join(map(self.scalar, partition))}" if partition else ""
-        ordered = f" ORDER BY {', '.join(map(self._sort_key, order))}" if order else ""
+        first_keys: dict[Scalar, Scalar | Ordered] = {}  # a key that comes again orders nothing
+        for key in order:
+            first_keys.setdefault(key.scalar if isinstance(key, Ordered) else key, key)
+        ordered = f" ORDER BY {', '.join(map(self._sort_key, first_keys.values()))}" if order else ""
         return f" OVER ({by}{ordered}{_FRAMES[frame] if frame else ''})"
 
     def _sort_key(self, key: Scalar | Ordered) -> str:
@@ -244,6 +249,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.GREATEST: lambda spelling, *xs: spelling.greatest(*xs),
     ScalarFunction.DIVIDE_WHOLE: lambda spelling, x, y: spelling.divide_integers(x, y),
     ScalarFunction.DIVIDE_WIDE: lambda spelling, x, y: spelling.divide_wide_integers(x, y),
+    ScalarFunction.MEMBERS_BELOW: lambda spelling, number_set, x: spelling.members_below(number_set, x),
     ScalarFunction.FLOOR: lambda spelling, x: spelling.floor(x),
     ScalarFunction.CEILING: lambda spelling, x: spelling.ceiling(x),
     ScalarFunction.TRUNCATE: lambda spelling, x: spelling.truncate(x),

@@ -160,6 +160,12 @@ class MariaDBSpelling(ExtremesOfNull, CollatedSpelling):
     def count_distinct_residues(self, x: str) -> str:
         return f"CAST(BIT_COUNT(BIT_OR(1 << {x})) AS SIGNED)"
 
+    def number_set(self, x: str) -> str:
+        return f"CAST(BIT_OR(1 << {x}) AS SIGNED)"
+
+    def members_below(self, number_set: str, x: str) -> str:
+        return f"CAST(BIT_COUNT({number_set} & ((1 << {x}) - 1)) AS SIGNED)"
+
     def fingerprint(self, x: str) -> str:
         return f"CAST(CONV(LEFT(MD5({x}), 15), 16, 10) AS SIGNED)"
 

@@ -95,6 +95,13 @@ class PostgresSpelling(CollatedSpelling):
     def count_distinct_residues(self, x: str) -> str:
         return f"BIT_COUNT(CAST(BIT_OR(CAST(1 AS BIGINT) << CAST({x} AS INTEGER)) AS BIT(64)))"
 
+    def number_set(self, x: str) -> str:
+        return f"BIT_OR(CAST(1 AS BIGINT) << CAST({x} AS INTEGER))"
+
+    def members_below(self, number_set: str, x: str) -> str:
+        lower = f"((CAST(1 AS BIGINT) << CAST({x} AS INTEGER)) - 1)"
+        return f"BIT_COUNT(CAST({number_set} & {lower} AS BIT(64)))"
+
     def fingerprint(self, x: str) -> str:
         return f"CAST(CAST('x' || LEFT(MD5({x}), 15) AS BIT(60)) AS BIGINT)"
 

@@ -146,6 +146,13 @@ class SparkSpelling(CommonSpelling):
     def count_distinct_residues(self, x: str) -> str:
         return f"CAST(bit_count(bit_or(shiftleft(CAST(1 AS BIGINT), CAST({x} AS INT)))) AS BIGINT)"
 
+    def number_set(self, x: str) -> str:
+        return f"bit_or(shiftleft(CAST(1 AS BIGINT), CAST({x} AS INT)))"
+
+    def members_below(self, number_set: str, x: str) -> str:
+        lower = f"(shiftleft(CAST(1 AS BIGINT), CAST({x} AS INT)) - 1)"
+        return f"CAST(bit_count({number_set} & {lower}) AS BIGINT)"
+
     def fingerprint(self, x: str) -> str:
         return f"CAST(conv(left(md5(CAST({x} AS BINARY)), 15), 16, 10) AS BIGINT)"
 

@@ -236,6 +236,14 @@ class Spelling(Protocol):
         """Count the different values in a group of whole numbers from 0 to 61, as a 64-bit whole number."""
         ...
 
+    def number_set(self, x: str) -> str:
+        """Return the set of a group's whole numbers from 0 to 61, as the bits of a 64-bit whole number."""
+        ...
+
+    def members_below(self, number_set: str, x: str) -> str:
+        """Count the members of such a set that are less than a whole number from 0 to 62."""
+        ...
+
     def sort_key(self, x: str, descending: bool, nulls_first: bool) -> str:
         """Write a key of ORDER BY."""
         ...
@@ -358,6 +366,12 @@ class CommonSpelling:
 
     def count_distinct_residues(self, x: str) -> str:
         return f"CAST(BIT_COUNT(BIT_OR(CAST(1 AS BIGINT) << {x})) AS BIGINT)"
+
+    def number_set(self, x: str) -> str:
+        return f"BIT_OR(CAST(1 AS BIGINT) << {x})"
+
+    def members_below(self, number_set: str, x: str) -> str:
+        return f"CAST(BIT_COUNT({number_set} & ((CAST(1 AS BIGINT) << {x}) - 1)) AS BIGINT)"
 
     def sort_key(self, x: str, descending: bool, nulls_first: bool) -> str:
         return f"{x}{' DESC' if descending else ''} NULLS {'FIRST' if nulls_first else 'LAST'}"
