@@ -169,8 +169,8 @@ def test_a_price_is_split_by_weight(tmp_path: Path) -> None:
         ({"n": 0}, "weights for .n. must be"),
         ({"n": -1}, "weights for .n. must be"),
         ({"n": "much"}, "weights for .n."),
-        ({"visits": 2}, "columns of noisy numbers: n, age"),
-        ({"region": 2}, "columns of noisy numbers: n, age"),
+        ({"visits": 2}, r"columns of noisy numbers \(n, age\)"),
+        ({"region": 2}, r"columns of noisy numbers \(n, age\)"),
         (2, "a mapping from columns to numbers"),
     ],
 )

@@ -51,7 +51,7 @@ def test_weights_say_how_much_the_error_of_a_column_counts(policy: Path) -> None
     for given, told in (
         (("n=0",), "--weight for 'n' must be"),
         (("n=-2",), "--weight for 'n' must be"),
-        (("flights=2",), "columns of noisy numbers: n, sd"),
+        (("flights=2",), "columns of noisy numbers (n, sd)"),
         (("2",), "COLUMN=NUMBER"),
         (("n=2", "n=3"), "only once for each column"),
     ):
