@@ -77,7 +77,7 @@ def test_a_period_is_part_of_the_unit_for_life(tmp_path: Path) -> None:
     (tmp_path / "visits.csv").write_text("patient,cost,day,since\n1,2,2024-01-01,2024-01-01\n")
     path = tmp_path / "clinic.toml"
     path.write_text(PERIODS)
-    words = "one patient-day (all rows of one patient within one day, by day)"
+    words = "one patient-day (all rows of one patient within one day of column day)"
     assert words in str(receipt(path))
     with sf.open(path) as clinic:
         asked = clinic.sql("SELECT COUNT(DISTINCT (patient, day)) AS days FROM visits")

@@ -37,7 +37,7 @@ def test_units_in_words() -> None:
     assert str(sf.PrivacyUnit("patient")) == "all rows of one patient"
     assert str(sf.PrivacyUnit("patient", period="day")) == "one patient-day (all rows of one patient within one day)"
     by_week = sf.PrivacyUnit("patient", period="week", period_column="day")
-    assert str(by_week) == "one patient-week (all rows of one patient within one week, by day)"
+    assert str(by_week) == "one patient-week (all rows of one patient within one week of column day)"
     assert by_week != sf.PrivacyUnit("patient", period="week", period_column="admitted")
     assert str(sf.PrivacyUnit("visit", every_row=True)) == "one row (one visit)"
     for wrong in (

@@ -62,13 +62,14 @@ from sfumato.quick_dataclass import dataclass
 
 
 def _too_many_outcomes(values: object, fix: str) -> InvalidParameter:
-    return InvalidParameter("neighbours", values, f"inputs with at most {MAX_OUTCOMES:,} possible outcomes", fix=fix)
+    rule = f"inputs for which there are at most {MAX_OUTCOMES:,} possible outputs"
+    return InvalidParameter("neighbours", values, rule, fix=fix)
 
 
 def frequent_values_law(mechanism: FrequentValues, table: Any) -> Law:
     """Return the law of the most frequent values of all groups; groups select independently."""
     if math.prod(math.perm(len(row), mechanism.k) for row in table) > MAX_OUTCOMES:
-        raise _too_many_outcomes(ValueWords("a table with more"), "give fewer groups or fewer values")
+        raise _too_many_outcomes(ValueWords("a table with more"), "give a table with fewer groups or fewer values")
     laws: Law = {(): Decimal(1)}
     context = law_context()
     for row in table:

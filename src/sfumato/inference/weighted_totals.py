@@ -19,6 +19,7 @@ from sfumato.array_types import Integers
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.quick_dataclass import dataclass
@@ -49,8 +50,9 @@ class WeightedTotals:
             raise InvalidParameter("bounded", given, rule, fix="use Strategy.WHOLE or Strategy.SAMPLE")
         is_exact = all(scaled.bits == 0 and scaled.step == 1 for scaled in self.bounded.measures)
         if self._unmeasured_count not in (0, 1):
-            given = ValueWords(f"{len(self.bounded.measures)} measures for {len(self.weights)} weights")
-            rule = "a plan with a measure for each weight, and at most one more, which counts rows"
+            measures, weights = len(self.bounded.measures), len(self.weights)
+            given = ValueWords(f"{count_with_noun(measures, 'measure')} for {count_with_noun(weights, 'weight')}")
+            rule = "a plan with one measure for each weight, and possibly one more that counts rows"
             raise InvalidParameter("bounded", given, rule)
         if not is_exact:
             rule = "a plan of sums in steps of 1, without rounding"

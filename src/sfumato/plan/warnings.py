@@ -110,8 +110,8 @@ def _tied_quantile_warnings(measures: Sequence[AggregateRequest]) -> list[str]:
         if len({other.probability for other in inner_quantiles if other.reading_key == quantile.reading_key}) > 1
     ]
     operand_texts = dict.fromkeys(typed_sql(quantile.ranked_expression) for quantile in shared_readings)
-    consequence = "the others may be off by that many more ranks"
-    return [f"If many rows share the value of one quantile of {operand}, {consequence}." for operand in operand_texts]
+    consequence = "the ranks of the others may be off by up to k more"
+    return [f"If k rows share the value of one quantile of {operand}, {consequence}." for operand in operand_texts]
 
 
 @dataclass(frozen=True)

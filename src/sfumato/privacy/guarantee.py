@@ -53,7 +53,9 @@ class PrivacyUnit:
             or not self.name.isprintable()
             or len(self.name) > 100
         ):
-            raise InvalidParameter("name", self.name, "printable text of 1 to 100 characters, such as 'patient'")
+            raise InvalidParameter(
+                "name", self.name, "printable text of 1 to 100 characters that is not blank, such as 'patient'"
+            )
         if not isinstance(self.every_row, bool):
             raise InvalidParameter("every_row", self.every_row, "True or False")
         if self.period is not None and (not isinstance(self.period, str) or self.period not in PERIODS):
@@ -80,7 +82,7 @@ class PrivacyUnit:
         path_words = f", found through {' → '.join(self.path)}" if self.path else ""
         if self.period is None:
             return f"all rows of one {self.name}{path_words}"
-        column_words = f", by {self.period_column}" if self.period_column else ""
+        column_words = f" of column {self.period_column}" if self.period_column else ""
         return (
             f"one {self.name}-{self.period} "
             f"(all rows of one {self.name} within one {self.period}{column_words}{path_words})"

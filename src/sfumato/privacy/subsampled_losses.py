@@ -124,8 +124,9 @@ class SubsampledLoss(Loss):
     def symmetrised(self) -> SubsampledLoss:
         """Return itself, where it bounds both orders."""
         if not self.is_symmetric:
-            rule = "stated for add-remove neighbours: Poisson sampling of an added unit does not cover a replaced unit"
-            raise InvalidParameter("parts", self, rule, fix="convert the curve with curve.for_neighbours('replace')")
+            rule = "losses under replace neighbours, because this one of Poisson sampling covers only an added unit"
+            fix = "build the curve for add-remove neighbours, then convert it with curve.for_neighbours('replace')"
+            raise InvalidParameter("parts", self, rule, fix=fix)
         return self
 
     def group(self, k: int) -> SubsampledLoss:

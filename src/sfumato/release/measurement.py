@@ -214,7 +214,9 @@ def _require_covered_spread(
         fix = f'write neighbours="{reading.neighbours.value}" in the mechanism'
         raise InvalidParameter("mechanism", repr(mechanism), rule, fix=fix)
     if mechanism.grid > 1:
-        raise InvalidParameter("mechanism", repr(mechanism), "made for whole scores", fix="lower its grid to 1")
+        raise InvalidParameter(
+            "mechanism", repr(mechanism), "made for whole-number scores, with a grid of at most 1", fix="write grid=1"
+        )
     bound = reading.score_difference_bound
     if mechanism.rate * bound > mechanism.epsilon:
         spread = (

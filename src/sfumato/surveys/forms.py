@@ -59,6 +59,7 @@ from sfumato.untrusted import escape_unprintable, refuse_malformed
 MAX_QUESTIONS = 100
 MAX_CELLS = 4096
 """Cells of one question: estimation takes time proportional to reports × cells."""
+_MAKE_FORM = 'make the form with collect({"smokes": ["yes", "no"]}, epsilon=1)'
 
 
 def parse_questions(given: object) -> tuple[Attribute, ...]:
@@ -76,12 +77,13 @@ def parse_questions(given: object) -> tuple[Attribute, ...]:
 def checked_questions(questions: object) -> tuple[Attribute, ...]:
     """Check attributes as questions of one form: their number, their sizes, and distinct names."""
     if not isinstance(questions, (tuple, list)) or not 1 <= len(questions) <= MAX_QUESTIONS:
-        fix = 'make the form with collect({"smokes": ["yes", "no"]}, epsilon=1)'
-        raise InvalidParameter("questions", questions, f"a list of 1 to {MAX_QUESTIONS} questions", fix=fix)
+        raise InvalidParameter("questions", questions, f"a list of 1 to {MAX_QUESTIONS} questions", fix=_MAKE_FORM)
     for question in questions:
-        if type(question) is not Attribute or not 2 <= question.size <= MAX_CELLS:
-            rule = f"a list of questions with 2 to {MAX_CELLS:,} possible answers each, other answers included"
-            raise InvalidParameter("questions", question, rule, fix="merge rare answers, or use wider bins")
+        if type(question) is not Attribute:
+            raise InvalidParameter("questions", question, "a question of a form", each=True, fix=_MAKE_FORM)
+        if not 2 <= question.size <= MAX_CELLS:
+            rule = f'a question with 2 to {MAX_CELLS:,} possible answers, of which "other" is one'
+            raise InvalidParameter("questions", question, rule, each=True, fix="merge rare answers, or use wider bins")
     if len({question.name for question in questions}) != len(questions):
         raise InvalidParameter(
             "questions", [question.name for question in questions], "a list of questions with different names"

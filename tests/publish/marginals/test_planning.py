@@ -424,7 +424,7 @@ def test_planned_blocks_and_workloads_at_their_edges() -> None:
         with pytest.raises(InvalidParameter, match="between 1 and 3"):
             MarginalWorkload.ways(3, ways)
     own = attributes((2, 3))
-    with pytest.raises(InvalidParameter, match="a list of attributes"):
+    with pytest.raises(InvalidParameter, match="each value of attributes must be an Attribute"):
         NoisePlan((*own, "a"), MarginalWorkload(((0,),)), (PlannedBlock((), Fraction(5)),))  # type: ignore[arg-type]
     whole = PlannedMarginal((0,), Fraction(2))
     for blocks_, marginals in (((), ()), ((PlannedBlock((), Fraction(5)),), (whole,)), ((), (whole, whole))):

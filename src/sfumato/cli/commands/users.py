@@ -217,7 +217,8 @@ def user_command() -> None:
     type=click.Choice(["owner", "analyst", "auditor"]),
     default="analyst",
     show_default=True,
-    help="An owner administers, an analyst asks questions within a share of the budget, an auditor reads all records.",
+    help="An owner administers, an analyst asks questions within a share of the budget, an auditor reads the whole "
+    "ledger, but asks nothing.",
 )
 @options.ledger_here
 def add(name: str, role: str, ledger: Path | str | None) -> None:

@@ -191,7 +191,8 @@ def attach(database: files.Files, alias: str, policy_path: str, execute: Execute
         raise InvalidPolicy(
             "this file cannot be opened as a DuckDB database",
             place=policy_path,
-            fix="check that it is a DuckDB file, close any program that writes to it, or write it with DuckDB 2",
+            fix="check that it is a DuckDB file and close any program that writes to it; if a newer DuckDB "
+            "wrote it, export it with DuckDB 2",
         ) from None
 
 

@@ -150,8 +150,8 @@ def _connection_options(address: str, policy_path: str) -> dict[str, Any]:
         raise InvalidPolicy(
             "over a network the server's certificate must be verified",
             place=policy_path,
-            fix=f"write sslmode={_SSL_MODE} or leave out sslmode, add sslrootcert=<file> for a certificate of "
-            "your own, and leave out gssencmode",
+            fix=f"write sslmode={_SSL_MODE} or leave out sslmode, which means the same here; if a private authority "
+            "issued the certificate, add sslrootcert=<file>; remove gssencmode, which would bypass it",
         )
     if is_remote:
         options |= verified

@@ -199,8 +199,9 @@ class NoisePlan:
         object.__setattr__(self, "rows", exact(self.rows, "rows", POSITIVE))
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
-        if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
-            raise InvalidParameter("attributes", self.attributes, "a list of attributes")
+        for attribute in self.attributes:
+            if not isinstance(attribute, Attribute):
+                raise InvalidParameter("attributes", attribute, "an Attribute", each=True)
         _require_objective(self.objective)
         self.workload.require_valid(self.attributes)
         block_keys = [checked_block(planned.block, self.attributes) for planned in self.blocks]
