@@ -140,7 +140,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "noise is coloured like a number, and scales the colours of others",
         Kind.RANGES,
-        "plots.lines:_is_noisy",
+        "plots.heat_maps:_is_noisy",
         "return bool(grid.noisy) and grid.noisy[row][column]",
         "return False",
         ("plots/test_pictures.py::test_a_map_gives_noise_no_colour_and_no_part_in_the_scale",),

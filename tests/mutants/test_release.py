@@ -202,7 +202,7 @@ MUTANTS = (
     Mutant(
         "a time limit ends the next statement of its thread",
         Kind.CHARGE_ORDER,
-        "release.releasing:Deadline.cancel",
+        "release.deadlines:Deadline.cancel",
         "with self._interrupting:\n        self._cancelled = True",
         "self._cancelled = True",
         ("release/test_deadlines.py::test_nothing_is_interrupted_after_the_limit_was_left",),
@@ -210,7 +210,7 @@ MUTANTS = (
     Mutant(
         "a waiting thread that overslept is not woken for later time limits",
         Kind.CHARGE_ORDER,
-        "release.releasing:DeadlineWatch.add",
+        "release.deadlines:DeadlineWatch.add",
         "not time.monotonic() < self._wake_time <= deadline.end",
         "deadline.end < self._wake_time",
         (

@@ -30,7 +30,8 @@ from sfumato.plots.frame import (
     seconds_since_1970,
     unframed_picture,
 )
-from sfumato.plots.lines import HeatMapGrid, LineAxes, PlottedLine, colour, heat_map, line_chart, text_colour_on
+from sfumato.plots.heat_maps import HeatMapGrid, colour, heat_map, text_colour_on
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.picture import (
     SUFFIXES,
     Picture,

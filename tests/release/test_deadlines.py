@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from sfumato.engine.protocols import Reader
-from sfumato.release.releasing import Deadline, DeadlineWatch, interrupt_after
+from sfumato.release.deadlines import Deadline, DeadlineWatch
+from sfumato.release.releasing import interrupt_after
 
 FORK = multiprocessing.get_context("fork")
 

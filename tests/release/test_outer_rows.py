@@ -20,8 +20,8 @@ from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import group_estimator
 from sfumato.release.noisy_rows.finishing import FinishedRows, finish
+from sfumato.release.noisy_rows.key_functions import answer_rows
 from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn, TruthColumn
-from sfumato.release.noisy_rows.window_functions import answer_rows
 
 GROUPS = tuple(itertools.product(("north", "south", "west", None), (False, True)))
 INNER = "(SELECT region, urgent, COUNT(*) AS n, SUM(age) AS s FROM visits GROUP BY region, urgent)"

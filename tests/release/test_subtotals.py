@@ -17,8 +17,8 @@ from sfumato.plan.aggregates.measures import MeanEstimate, TotalEstimate
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import NoisyMeasurements, group_estimator
 from sfumato.release.noisy_rows.finishing import finish
+from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn
-from sfumato.release.noisy_rows.window_functions import AnswerRows, answer_rows, one_row_per_set
 from sfumato.release.parts.scales import GroupKeys
 
 GROUPS = tuple(itertools.product(("north", "south", "east", "west", None), (False, True)))

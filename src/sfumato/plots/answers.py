@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.plots import bars, lines as heat_maps
+from sfumato.plots import bars, heat_maps
 from sfumato.plots.bars import bar_panels, histogram, parse_bins
 from sfumato.plots.frame import (
     INNER_WIDTH,
@@ -28,7 +28,8 @@ from sfumato.plots.frame import (
     side_by_side,
     stacked,
 )
-from sfumato.plots.lines import MAX_LINES, HeatMapGrid, LineAxes, PlottedLine, heat_map, line_axis_width, line_chart
+from sfumato.plots.heat_maps import HeatMapGrid, heat_map
+from sfumato.plots.lines import MAX_LINES, LineAxes, PlottedLine, line_axis_width, line_chart
 from sfumato.plots.picture import Picture
 from sfumato.quick_dataclass import dataclass
 

@@ -21,7 +21,8 @@ from sfumato.engine.inspecting import PairedTables, paired_tables, read_all_rows
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError, ValueWords
 from sfumato.plots.bars import bar_panels, paired_bars
 from sfumato.plots.frame import ChartData, Drawing, unframed_picture
-from sfumato.plots.lines import MAX_ROWS, HeatMapGrid, LineAxes, PlottedLine, heat_map, line_chart
+from sfumato.plots.heat_maps import MAX_ROWS, HeatMapGrid, heat_map
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.picture import FIRST as REAL, SECOND as SYNTHETIC
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import exact_integer

@@ -31,8 +31,8 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch
+from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, LinearEstimate, NoiseForm
-from sfumato.release.noisy_rows.window_functions import AnswerRows
 from sfumato.release.parts.scales import ONE_GROUP, FrequentValueScale, GroupKeys, NoiseScale, NoisyScale
 from sfumato.release.parts.shares import EXTREME_TOTALS
 from sfumato.release.payers import NOT_BOUGHT, PurchaseTerms, with_version_and_salt

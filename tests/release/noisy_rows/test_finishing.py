@@ -14,8 +14,8 @@ from plan.described import CATALOG
 from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.plan.sql.statements import parse
 from sfumato.release.noisy_rows.finishing import finish
+from sfumato.release.noisy_rows.key_functions import answer_rows
 from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn, TruthColumn
-from sfumato.release.noisy_rows.window_functions import answer_rows
 
 GROUPS = (("north",), ("south",), (None,), ("west",))
 COUNTS = (10.0, -3.0, 0.0, 250.0)

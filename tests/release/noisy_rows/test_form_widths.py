@@ -22,9 +22,9 @@ from sfumato.release.noisy_rows.finishing import (
     selects_by_noise,
     with_intervals,
 )
+from sfumato.release.noisy_rows.key_functions import answer_rows, one_row_per_set
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm
 from sfumato.release.noisy_rows.noisy_columns import ConfidenceStatement, NumberColumn
-from sfumato.release.noisy_rows.window_functions import answer_rows, one_row_per_set
 from sfumato.release.parts.scales import NoisyScale
 
 LAPLACE, SMALL, GAUSSIAN = (

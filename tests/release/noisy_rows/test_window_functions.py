@@ -18,8 +18,8 @@ from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import group_estimator
 from sfumato.release.noisy_rows.finishing import FinishedRows, finish, finish_with_draws
+from sfumato.release.noisy_rows.key_functions import answer_rows
 from sfumato.release.noisy_rows.noisy_columns import LinearColumn, NumberColumn
-from sfumato.release.noisy_rows.window_functions import answer_rows
 
 DAYS = 12
 GROUPS = tuple((region, day) for region in ("north", "south") for day in range(1, DAYS + 1))

@@ -28,7 +28,7 @@ from server.postgres.raw_client import (
 )
 from server.postgres.wire_server import WireServer, wire_server
 from sfumato.errors import InvalidSettings
-from sfumato.server.people.users import (
+from sfumato.server.people.scram import (
     ClientFirstMessage,
     ScramExchange,
     ScramFailure,

@@ -58,7 +58,7 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.finishing import count_noises_behind_answer, selects_by_noise
-from sfumato.release.noisy_rows.window_functions import AnswerRows, answer_rows
+from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import PriceRequest
 from sfumato.untrusted import escape_unprintable

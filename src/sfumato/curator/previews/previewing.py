@@ -23,7 +23,7 @@ from sfumato.plan.nodes import GroupValues, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.policy import Policy, Table
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.noisy_rows.window_functions import AnswerRows, answer_rows, extract_key_functions, one_row_per_set
+from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.running_work import ignore_progress
 
 

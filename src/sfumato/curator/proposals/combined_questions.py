@@ -49,13 +49,9 @@ from sfumato.release.measured import (
 )
 from sfumato.release.noisy_rows.combining import SourceRows, finish_combined
 from sfumato.release.noisy_rows.finishing import FinishedRows, finish_with_draws
+from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows, with_key_functions
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
-from sfumato.release.noisy_rows.window_functions import (
-    RANK_NOTE,
-    AnswerRows,
-    answer_rows,
-    with_key_functions,
-)
+from sfumato.release.noisy_rows.window_functions import RANK_NOTE
 from sfumato.release.parts.shares import NamedNoise
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall, make_receipt

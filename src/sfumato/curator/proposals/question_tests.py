@@ -22,7 +22,7 @@ from sfumato.release.measured import (
     selection_notes,
 )
 from sfumato.release.noisy_rows.finishing import FinishedRows, finish
-from sfumato.release.noisy_rows.window_functions import answer_rows, with_key_functions
+from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
 
 if TYPE_CHECKING:
     from sfumato.curator.context import Context

@@ -57,7 +57,7 @@ from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, build_answer
 from sfumato.release.noisy_rows.finishing import finish
-from sfumato.release.noisy_rows.window_functions import answer_rows, with_key_functions
+from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
 from sfumato.release.payers import PurchaseTerms
 from sfumato.release.proposal import make_receipt
 from sfumato.release.releasing import StoredResult

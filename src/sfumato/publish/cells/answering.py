@@ -62,7 +62,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, build_answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.noisy_rows.finishing import finish
-from sfumato.release.noisy_rows.window_functions import AnswerRows, extract_key_functions
+from sfumato.release.noisy_rows.key_functions import AnswerRows, extract_key_functions
 
 _MAX_CELL_VISITS = 10**8
 _MAX_BIN_NAMES = 5

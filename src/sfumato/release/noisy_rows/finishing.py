@@ -31,6 +31,7 @@ from sfumato.plan.values.expressions import (
     walk,
 )
 from sfumato.quick_dataclass import dataclass
+from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.noisy_rows.noise_forms import LinearEstimate
 from sfumato.release.noisy_rows.noisy_columns import (
     NONE,
@@ -55,7 +56,7 @@ from sfumato.release.noisy_rows.row_totals import (
     group_codes_and_rows,
     take_rows,
 )
-from sfumato.release.noisy_rows.window_functions import AnswerRows, evaluate_window
+from sfumato.release.noisy_rows.window_functions import evaluate_window
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ from sfumato.privacy.amounts import exact_amount, round_down_if_long
 from sfumato.privacy.numbers import POSITIVE, Number, amount_from_units, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.database import PeopleDatabase, people_file_path
-from sfumato.server.people.users import Act, BrowserSession, Caller, Credentials, Role, ScramVerifier, Token, User
+from sfumato.server.people.scram import ScramVerifier
+from sfumato.server.people.users import Act, BrowserSession, Caller, Credentials, Role, Token, User
 
 PREFIX = "sfu_"
 """The prefix of every token, by which secret scanners recognize one."""

@@ -39,7 +39,7 @@ from sfumato.mechanisms import bits
 from sfumato.policy import Policy, Type
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.gateway import Gateway
-from sfumato.server.people import users as scram
+from sfumato.server.people import scram
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import protocol
 from sfumato.server.postgres.answering import PUBLISHED, StatementCatalog, StatementSource
