@@ -167,7 +167,7 @@ def moments(design: Design, rows: Floats) -> Floats:
 
 
 def gram_moments(design: Design, gram: Floats) -> Floats:
-    values = np.zeros(len(design.gram_entries_by_moment))
+    values = np.zeros(len(design.gram_entry_count_by_moment))
     values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
     return values
 
@@ -182,7 +182,7 @@ def _units(design: Design) -> Floats:
     from sfumato.inference.moments import moment_weight
 
     return (
-        np.array([moment_weight(entries) for entries in design.gram_entries_by_moment.values()])
+        np.array([moment_weight(entries) for entries in design.gram_entry_count_by_moment.values()])
         * float(design.scale) ** 2
     )
 
@@ -426,9 +426,9 @@ class Rows:
         size = len(design.coordinates)
         gram = np.zeros((size, size))
         gram[:-1, :-1], gram[:-1, -1], gram[-1, :-1] = curvature, gradient, gradient
-        values = np.zeros(len(design.gram_entries_by_moment))
+        values = np.zeros(len(design.gram_entry_count_by_moment))
         values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
-        by_moment = dict(zip(design.gram_entries_by_moment, values, strict=True))
+        by_moment = dict(zip(design.gram_entry_count_by_moment, values, strict=True))
         sums = [self.weights.sum(), *(by_moment[moment] for moment in scan_weights.logistic.moments)]
         return np.rint(np.array(sums) / scan_weights.deviation_units).astype(np.int64)
 

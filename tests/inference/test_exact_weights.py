@@ -33,7 +33,7 @@ MOMENTS = {
 
 
 def scan(mean: int, scale: int = 10, blocks: int = 4) -> ScanWeights:
-    design = SimpleNamespace(blocks=range(blocks), scale=scale, gram_entries_by_moment=MOMENTS)
+    design = SimpleNamespace(blocks=range(blocks), scale=scale, gram_entry_count_by_moment=MOMENTS)
     logistic: Any = SimpleNamespace(design=design, residual=R, moments=list(MOMENTS))
     return ScanWeights(logistic, mean)
 
@@ -46,7 +46,7 @@ def test_weights_of_moments_are_rounded_roots() -> None:
 
 def test_the_norm_of_a_row_adds_a_step_or_a_square_for_each_block() -> None:
     moments = MOMENTS | {moment(A, A, levels=(("x", 1),)): 1}  # a part of the squares
-    design: Any = SimpleNamespace(scale=10, blocks=(None, A, None, B), gram_entries_by_moment=moments)
+    design: Any = SimpleNamespace(scale=10, blocks=(None, A, None, B), gram_entry_count_by_moment=moments)
     sizes = [1000 + i for i in range(len(moments))]
     bounded: Any = SimpleNamespace(measures=[SimpleNamespace(size=size) for size in sizes])
     assert max_row_norm(bounded, design) == 100 + 1002 + 100 + 1004

@@ -47,14 +47,14 @@ def exact_moments(design: Design, data: dict[str, np.ndarray]) -> np.ndarray:
             values = values * (data[design.categories[category].column] == design.categories[category].values[value])
         coordinates.append(values)
     gram = np.array(coordinates) @ np.array(coordinates).T
-    moments = np.zeros(len(design.gram_entries_by_moment))
+    moments = np.zeros(len(design.gram_entry_count_by_moment))
     moments[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
     return moments
 
 
 def noisy(design: Design, exact: np.ndarray, deviation: float, random: np.random.Generator) -> MomentEstimates:
     """Add Gaussian noise of this deviation on sums of squares, as released, and estimate."""
-    deviations = deviation / np.sqrt(np.array(list(design.gram_entries_by_moment.values())))
+    deviations = deviation / np.sqrt(np.array(list(design.gram_entry_count_by_moment.values())))
     constraints = design.constraints * deviations
     values = exact / deviations + random.standard_normal(len(exact))
     _, singular, basis = np.linalg.svd(constraints, full_matrices=True)
@@ -122,7 +122,7 @@ def test_the_errors_variance_is_raised_by_one_deviation_of_its_noise(squares_off
     """
     data, design = rows(300, 0), regression_design(parse_formula("y ~ x + w"), DOMAINS, 4096)
     exact, index = exact_moments(design, data), design.gram_index
-    deviations = 40 / np.sqrt(np.array(list(design.gram_entries_by_moment.values())))
+    deviations = 40 / np.sqrt(np.array(list(design.gram_entry_count_by_moment.values())))
     matrix = np.array([np.ones(300), data["x"], data["w"]], float).T
     solution, residual = np.linalg.lstsq(matrix, data["y"], rcond=None)[:2]
     slopes = [float(column.slope) for column in design.columns]
@@ -236,7 +236,7 @@ def test_the_noise_of_the_score_is_that_of_its_moments() -> None:
 def test_every_release_has_a_table(totals: str) -> None:
     """Whatever the noise leaves: no rows, negative squares, or numbers without any pattern."""
     design = regression_design(parse_formula("y ~ x + w + c + x^2"), DOMAINS, 4096)
-    size = len(design.gram_entries_by_moment)
+    size = len(design.gram_entry_count_by_moment)
     values = {
         "zero": np.zeros(size),
         "negative": np.full(size, -1000.0),

@@ -388,7 +388,7 @@ def last_step(design: Design, events: int, start: float) -> LogisticFit:
     rows = np.array([[1, 1, 0]] * 100 + [[1, 0, 1]] * 100, float)
     event = np.arange(200) % 100 < np.where(rows[:, 1] > 0, 50, events)
     mean = 1 / (1 + np.exp(-rows @ [0, 0, start]))
-    gram, values = np.zeros((4, 4)), np.zeros(len(design.gram_entries_by_moment))
+    gram, values = np.zeros((4, 4)), np.zeros(len(design.gram_entry_count_by_moment))
     gram[:3, :3] = (rows * (mean * (1 - mean))[:, None]).T @ rows
     gram[:3, 3] = gram[3, :3] = rows.T @ (event - mean)
     values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]

@@ -74,7 +74,7 @@ def read_worlds(proposal: Any, rows: Any, count: int) -> tuple[WeightedTotals, n
     """Return the moments, and what the engine reads of each world."""
     context, design = proposal._context, proposal.design
     selected = building.where(rows, design.row_condition)
-    sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.gram_entries_by_moment)}
+    sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.gram_entry_count_by_moment)}
     query = building.start_question(selected, building.lower_keys(selected, ["world"], {}), sums).query
     groups = tuple((number,) for number in range(count))
     reading = GroupTotals(bound_by_whole_rows(query.plan, query.plan.limits, len(groups)), groups)
@@ -282,7 +282,7 @@ def test_a_receipt_says_the_deviation_of_a_square_s_noise(tmp_path: Path) -> Non
     assert noisy is not None
     factor = MomentEstimates.from_noisy_moments(noisy, design).factor
     deviations = np.sqrt((factor**2).sum(axis=1))
-    moments = enumerate(design.gram_entries_by_moment)
+    moments = enumerate(design.gram_entry_count_by_moment)
     squares = [deviations[index] for index, moment in moments if moment.columns == (0, 0)]
     (words,) = answer.receipt.mechanisms
     said = re.fullmatch(r"Gaussian, σ (\S+) on sums of squares of columns in \[−1, 1\]", words)

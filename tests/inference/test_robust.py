@@ -252,7 +252,7 @@ def robust_fit(proposal: RobustProposal, frame: pd.DataFrame, noise: tuple[Gauss
     residuals = hours - rows[:, :2] @ (np.array(coefficients) / COEFFICIENT_STEPS)
     squares = np.floor(np.minimum(residuals**2 / float(clamp) ** 2, 1) * SQUARE_STEPS + 0.5)
     weights = np.array(proposal._meat_at_zero.weights, float) * [
-        products.scale ** len(m.columns) for m in products.gram_entries_by_moment
+        products.scale ** len(m.columns) for m in products.gram_entry_count_by_moment
     ]
     coarse = np.array([np.ones(len(frame)), (frame["age"].to_numpy(float) - 49) / float(products.columns[0].slope)]).T
     meat = moments_of(products, (coarse * squares[:, None]).T @ coarse)
@@ -261,7 +261,7 @@ def robust_fit(proposal: RobustProposal, frame: pd.DataFrame, noise: tuple[Gauss
 
 
 def moments_of(design: Any, gram: np.ndarray) -> np.ndarray:
-    values = np.zeros(len(design.gram_entries_by_moment))
+    values = np.zeros(len(design.gram_entry_count_by_moment))
     values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
     return values
 
@@ -270,7 +270,7 @@ def noisy_estimates(design: Any, gram: np.ndarray, mechanism: Gaussian) -> Momen
     from sfumato.inference.moments import NoisyMoments, moment_weight
 
     units = (
-        np.array([moment_weight(entries) for entries in design.gram_entries_by_moment.values()])
+        np.array([moment_weight(entries) for entries in design.gram_entry_count_by_moment.values()])
         * float(design.scale) ** 2
     )
     totals = mechanism.apply(np.rint(moments_of(design, gram) * units).astype(np.int64))
@@ -315,7 +315,7 @@ def test_the_sampling_variance_is_the_meat_and_one_deviation_of_its_noise(tmp_pa
         first, second = proposal._step_noise(Price(1, "1e-6")).mechanisms
         fit = robust_fit(proposal, heteroskedastic(3000, 1), (first, second))
         zero = NoisyMeat(
-            (0, 0), residual_clamp(1.0), (0,) * len(proposal.meat_design.products.gram_entries_by_moment), second
+            (0, 0), residual_clamp(1.0), (0,) * len(proposal.meat_design.products.gram_entry_count_by_moment), second
         )
         empty = RobustFit.from_meat(fit, zero, proposal.meat_design.products)
     direction = np.array([0.3, -1.7])

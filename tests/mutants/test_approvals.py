@@ -232,7 +232,7 @@ MUTANTS = (
     Mutant(
         "a question needs no approval",
         Kind.CONSENT,
-        "ledger.accounts.pending_queries:PendingQuery._charge_or_find",
+        "ledger.accounts.pending_queries:PendingQuery._charge_unless_found",
         "self._conditional.append(transaction, account, columns, cost, pay)",
         "pay()",
         (_LEDGER,),

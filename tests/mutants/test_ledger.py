@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "what a query may spend is read before its transaction",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.pending_queries:PendingQuery._charge_or_find",
+        "ledger.accounts.pending_queries:PendingQuery._charge_unless_found",
         "    with self._guarded.writing() as transaction:\n",
         "    with self._guarded.reading() as transaction:\n"
         "        early = self._guarded.first_refusal("

@@ -107,7 +107,7 @@ def test_a_chain_needs_no_more_for_replaced_rows(weights: WeightMatrix | Thresho
         for relation in Neighbours
     }
     assert weights.has_ordered_columns
-    assert both[Neighbours.REPLACE] <= both[Neighbours.ADD_REMOVE] == weights.column_spread_with_zero
+    assert both[Neighbours.REPLACE] <= both[Neighbours.ADD_REMOVE] == weights.max_column_range_with_zero
 
 
 def test_a_claim_that_every_matrix_is_a_chain_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_weights_are_kept_as_tuples() -> None:
     matrix = WeightMatrix(rows)
     assert matrix.rows == ((1, -2, 0), (3, 4, 10**12))
     assert hash(matrix) == hash(WeightMatrix(((1, -2, 0), (3, 4, 10**12))))
-    assert (matrix.column_spread_with_zero, matrix.row_spread_with_zero) == (10**12, 10**12)
+    assert (matrix.max_column_range_with_zero, matrix.max_row_range_with_zero) == (10**12, 10**12)
     for wrong in ([], [[]], [[1, 2], [3]], [[1.5]], [[True]], [[10**12 + 1]], [[-(10**12) - 1]]):
         with pytest.raises(InvalidParameter):
             WeightMatrix(wrong)  # type: ignore[arg-type]

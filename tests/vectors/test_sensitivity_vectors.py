@@ -173,16 +173,16 @@ def _spread_of_scores() -> Iterator[Vector]:
         )
 
 
-@formula("plan.readings.total_readings.WeightMatrix.column_spread_with_zero")
+@formula("plan.readings.total_readings.WeightMatrix.max_column_range_with_zero")
 def _column_spread() -> Iterator[Vector]:
     for rows, wanted in zip(_MATRICES, (1, 4, 4, 1), strict=True):
-        yield exact(wanted, lambda r=rows: WeightMatrix(r).column_spread_with_zero)
+        yield exact(wanted, lambda r=rows: WeightMatrix(r).max_column_range_with_zero)
 
 
-@formula("plan.readings.total_readings.WeightMatrix.row_spread_with_zero")
+@formula("plan.readings.total_readings.WeightMatrix.max_row_range_with_zero")
 def _row_spread() -> Iterator[Vector]:
     for rows, wanted in zip(_MATRICES, (1, 7, 4, 1), strict=True):
-        yield exact(wanted, lambda r=rows: WeightMatrix(r).row_spread_with_zero)
+        yield exact(wanted, lambda r=rows: WeightMatrix(r).max_row_range_with_zero)
 
 
 @formula("plan.readings.total_readings.GroupSizeHistogram.sensitivity")

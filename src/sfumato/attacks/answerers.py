@@ -83,7 +83,7 @@ class ExactAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Return the true sum of each group."""
-        return group_sums(checked_groups(groups, self.people), self._values)
+        return group_sums(checked_group_masks(groups, self.people), self._values)
 
 
 class RoundedAnswers(ExactAnswers):
@@ -162,7 +162,7 @@ class NoisyAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Return each sum with independent noise."""
-        checked = checked_groups(groups, self.people)
+        checked = checked_group_masks(groups, self.people)
         if len(checked) > self._questions_left:
             raise InvalidParameter(
                 "groups",
@@ -195,7 +195,7 @@ class UncountedAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Return each sum with independent noise, for any number of questions."""
-        true_sums = group_sums(checked_groups(groups, self.people), self._values).astype(np.int64)
+        true_sums = group_sums(checked_group_masks(groups, self.people), self._values).astype(np.int64)
         return np.asarray(self.noise.apply(true_sums.ravel()), np.float64).reshape(true_sums.shape)
 
 
@@ -246,7 +246,7 @@ class PrivateAnswers:
 
     def sums(self, groups: Groups) -> Sums:
         """Release one answer per group; the curator refuses when its budget is exhausted."""
-        rows = [self._release_sums(group) for group in checked_groups(groups, self.people)]
+        rows = [self._release_sums(group) for group in checked_group_masks(groups, self.people)]
         answers = np.array(rows, np.float64)
         return answers if self.town is not None or len(self.columns) > 1 else answers[:, 0]
 
@@ -395,7 +395,7 @@ def checked_values(values: Any, max_value: int | None = None) -> Values:
     return integers
 
 
-def checked_groups(groups: Any, people: int) -> Groups:
+def checked_group_masks(groups: Any, people: int) -> Groups:
     """Validate one row of booleans per question, with one boolean per person."""
     mask = np.asarray(groups)
     if mask.dtype.kind != "b" or mask.ndim != 2 or mask.shape[1] != people or not len(mask):

@@ -59,7 +59,7 @@ SHORT_HELP = {
 """The commands in order, each as --help lists it without importing it; a test compares them with their own words."""
 _MODULE_OF = {name: name for name in SHORT_HELP if name != "check"} | {
     **dict.fromkeys(("describe", "dummy", "forget"), "policies"),
-    **dict.fromkeys(("history", "read"), "budget"),
+    **dict.fromkeys(("budget", "history", "read"), "accounts"),
     **dict.fromkeys(("above", "online"), "sessions"),
     **dict.fromkeys(("bundle", "key", "report", "verify"), "bundles"),
     **dict.fromkeys(("login", "token", "user"), "users"),

@@ -9,7 +9,7 @@ statement, from every moment.
 
 A *moment* is a sum of products of two coordinates over all rows that count. What the policy implies is measured once:
 an indicator is its own square, indicators of one category never meet, and all entries of the Gram matrix that are the
-same sum share one moment. ``gram_entries_by_moment`` counts them.
+same sum share one moment. ``gram_entry_count_by_moment`` counts them.
 
 The coordinates fall into *blocks*, one for the intercept, one for the target and one for each term, of which a row has
 at most one coordinate that is not 0: the values of a category exclude each other.
@@ -144,7 +144,7 @@ class Design:
         return {(j, k): moment for j, k in pairs if (moment := self.moment_of_pair(j, k)) is not None}
 
     @cached_property
-    def gram_entries_by_moment(self) -> dict[Moment, int]:
+    def gram_entry_count_by_moment(self) -> dict[Moment, int]:
         """Each moment with the number of entries of the Gram matrix that it stands for: 2 for a pair j < k."""
         entries: dict[Moment, int] = {}
         for (j, k), moment in self.moments_by_pair.items():
@@ -154,7 +154,10 @@ class Design:
     @cached_property
     def gram_index(self) -> NDArray[np.intp]:
         """The index of each Gram entry's moment; −1 where the entry is 0."""
-        size, order = len(self.coordinates), {moment: index for index, moment in enumerate(self.gram_entries_by_moment)}
+        size, order = (
+            len(self.coordinates),
+            {moment: index for index, moment in enumerate(self.gram_entry_count_by_moment)},
+        )
         index = np.full((size, size), -1, np.intp)
         for (j, k), moment in self.moments_by_pair.items():
             index[j, k] = index[k, j] = order[moment]
@@ -163,7 +166,7 @@ class Design:
     @cached_property
     def constraints(self) -> Floats:
         """Rows c with c·t = 0: the total of a moment is the sum over the values of a category."""
-        order = {moment: index for index, moment in enumerate(self.gram_entries_by_moment)}
+        order = {moment: index for index, moment in enumerate(self.gram_entry_count_by_moment)}
         rows = []
         for moment, (index, category) in product(order, enumerate(self.categories)):
             if any(other == index for other, _ in moment.levels):
@@ -302,7 +305,7 @@ class DesignBuilder:
                 f"formula has {len(design.coordinates):,}"
             )
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
-        moment_count = 0 if max_moments is None else len(design.gram_entries_by_moment)
+        moment_count = 0 if max_moments is None else len(design.gram_entry_count_by_moment)
         if max_moments is not None and moment_count > max_moments:
             rule = f"a model can use at most {max_moments:,} sums of products; this formula needs {moment_count:,}"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
@@ -613,7 +616,7 @@ def assumed_moments(design: Design, rows: int) -> Floats:
     coordinates = coordinates_of_assumed_rows(design)
     gram = coordinates.T @ coordinates * (rows / _ROWS)
     index = design.gram_index
-    moments = np.zeros(len(design.gram_entries_by_moment))
+    moments = np.zeros(len(design.gram_entry_count_by_moment))
     moments[index[index >= 0]] = gram[index >= 0]
     return moments
 

@@ -67,11 +67,11 @@ class LinearFit:
     @cached_property
     def references(self) -> tuple[int, ...]:
         """The reference value of each category: the named one, or the commonest by the released counts."""
-        order = [moment.levels for moment in self.design.gram_entries_by_moment if not moment.columns]
+        order = [moment.levels for moment in self.design.gram_entry_count_by_moment if not moment.columns]
         counts = {next(iter(levels)): index for index, levels in enumerate(order) if len(levels) == 1}
         values = [
             value
-            for value, moment in zip(self.moments.values, self.design.gram_entries_by_moment, strict=True)
+            for value, moment in zip(self.moments.values, self.design.gram_entry_count_by_moment, strict=True)
             if not moment.columns
         ]
         return tuple(

@@ -116,7 +116,7 @@ class LogisticDesign:
     @property
     def is_wide(self) -> bool:
         """Whether the curvature has too many sums to be measured: gradients alone then lead to the coefficients."""
-        return len(self.design.gram_entries_by_moment) > MAX_MOMENTS
+        return len(self.design.gram_entry_count_by_moment) > MAX_MOMENTS
 
     @property
     def residual(self) -> int:
@@ -126,7 +126,9 @@ class LogisticDesign:
     @cached_property
     def moments(self) -> tuple[Moment, ...]:
         """The sums of a scan: gradients and weighted products, without the square of the residual."""
-        return tuple(moment for moment in self.design.gram_entries_by_moment if moment.columns.count(self.residual) < 2)
+        return tuple(
+            moment for moment in self.design.gram_entry_count_by_moment if moment.columns.count(self.residual) < 2
+        )
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -376,7 +378,7 @@ class ScanWeights:
             missing = design.scale ** (2 - len(moment.columns))
             is_gradient = self.logistic.residual in moment.columns
             weights.append(
-                (self.gradient_weight if is_gradient else curvature_weight(design.gram_entries_by_moment[moment]))
+                (self.gradient_weight if is_gradient else curvature_weight(design.gram_entry_count_by_moment[moment]))
                 * missing
             )
         return tuple(weights)
@@ -398,7 +400,7 @@ class ScanWeights:
         scale, residual, entries = (
             self.logistic.design.scale,
             self.logistic.residual,
-            self.logistic.design.gram_entries_by_moment,
+            self.logistic.design.gram_entry_count_by_moment,
         )
         gradient = self.gradient_weight * self.mean_steps * scale
         curvature = 4 * CURVATURE_STEPS * scale**2
@@ -470,7 +472,7 @@ def scan_values_and_deviations(noisy: NoisyScan, weights: ScanWeights) -> tuple[
 
 def design_moments(values: Floats, deviations: Floats, logistic: LogisticDesign) -> MomentEstimates:
     """Return the sums of a scan as moments of the design; the square of the residual, which nothing reads, stays 0."""
-    order = {moment: index for index, moment in enumerate(logistic.design.gram_entries_by_moment)}
+    order = {moment: index for index, moment in enumerate(logistic.design.gram_entry_count_by_moment)}
     places = [order[moment] for moment in logistic.moments]
     all_values, all_deviations = np.zeros(len(order)), np.ones(len(order))
     all_values[places], all_deviations[places] = values, deviations

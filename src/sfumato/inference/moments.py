@@ -70,7 +70,7 @@ def gram_weights(design: Design) -> tuple[int, ...]:
     """Return the whole weight of each moment in the measured vector."""
     return tuple(
         moment_weight(entries) * design.scale ** (2 - len(moment.columns))
-        for moment, entries in design.gram_entries_by_moment.items()
+        for moment, entries in design.gram_entry_count_by_moment.items()
     )
 
 
@@ -78,7 +78,7 @@ def max_row_norm(bounded_plan: BoundedPlan, design: Design) -> int:
     """Return N: the largest ‖z‖² of a row, in squared steps."""
     squares = {
         moment.columns[0]: scaled.size
-        for moment, scaled in zip(design.gram_entries_by_moment, bounded_plan.measures, strict=True)
+        for moment, scaled in zip(design.gram_entry_count_by_moment, bounded_plan.measures, strict=True)
         if not moment.levels and len(moment.columns) == 2 and moment.columns[0] == moment.columns[1]
     }
     return sum(design.scale**2 if column is None else squares[column] for column in design.blocks)
@@ -126,7 +126,7 @@ class MomentEstimates:
         values of a category.
         """
         units = (
-            np.array([moment_weight(entries) for entries in design.gram_entries_by_moment.values()])
+            np.array([moment_weight(entries) for entries in design.gram_entry_count_by_moment.values()])
             * float(design.scale) ** 2
         )
         deviations = float(noisy.mechanism.sizes[0]) / units

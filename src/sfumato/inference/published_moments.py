@@ -115,7 +115,7 @@ class PublishedColumns:
             if together
             else {}
         )
-        factors = [{**present, **self._factors(design, moment)} for moment in design.gram_entries_by_moment]
+        factors = [{**present, **self._factors(design, moment)} for moment in design.gram_entry_count_by_moment]
         uncovered = next(
             (moment_factors for moment_factors in factors if not estimates.covers(tuple(sorted(moment_factors)))), None
         )

@@ -191,7 +191,7 @@ class MeatTerms:
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The number of rows, which only bounds a unit and is not released, then every sum."""
-        return Count(), *map(self.measure, self.design.products.gram_entries_by_moment)
+        return Count(), *map(self.measure, self.design.products.gram_entry_count_by_moment)
 
 
 def meat_totals(bounded_plan: BoundedPlan, design: Design) -> WeightedTotals:
@@ -263,7 +263,7 @@ class MeatRelease(GroupTotalsRelease[NoisyMeat]):
 
 def meat_estimates(noisy: NoisyMeat, design: Design) -> MomentEstimates:
     """Return the meat with the covariance of its noise, where regressors and the target are in [−1, 1]."""
-    weights = np.array([moment_weight(entries) for entries in design.gram_entries_by_moment.values()], float)
+    weights = np.array([moment_weight(entries) for entries in design.gram_entry_count_by_moment.values()], float)
     units = weights * float(design.scale) ** 2 * SQUARE_STEPS / float(noisy.clamp) ** 2
     deviations = float(noisy.mechanism.sizes[0]) / units
     return MomentEstimates.projected(np.array(noisy.totals, float) / units, deviations, design.constraints)
@@ -354,9 +354,9 @@ class ScoreGrid:
         return MomentEstimates.projected(np.array(noisy.totals, float) / units, deviations, self.constraints)
 
 
-def score_grid(design: Design, rows: int) -> ScoreGrid:
+def score_grid(design: Design, max_rows_per_unit: int) -> ScoreGrid:
     """Return the grid of a design's regressors; one with too many products is refused."""
-    grid = ScoreGrid(design, rows)
+    grid = ScoreGrid(design, max_rows_per_unit)
     if len(grid.coordinate_pairs) > MAX_MOMENTS:
         rule = (
             f"robust errors need too many sums: at most {MAX_MOMENTS:,} can be measured at once, and this "

@@ -288,16 +288,18 @@ class UndeclaredValueWarnings:
 
 def _with_key_expressions(expressions: Sequence[Expression], keys: Sequence[Expression]) -> list[Expression]:
     """Substitute the key expressions into expressions over groups; return none where that would be too long."""
-    substituted = [_substitute_keys(expression, keys) for expression in expressions]
+    substituted = [_inline_key_expressions(expression, keys) for expression in expressions]
     return substituted if sum(map(expression_size, substituted)) <= MAX_PARTS else []
 
 
-def _substitute_keys(expression: Expression, keys: Sequence[Expression]) -> Expression:
+def _inline_key_expressions(expression: Expression, keys: Sequence[Expression]) -> Expression:
     if isinstance(expression, Column) and isinstance(expression.reference, Key):
         return keys[expression.reference.index]
     if not isinstance(expression, Call):
         return expression
-    return replace(expression, arguments=tuple(_substitute_keys(argument, keys) for argument in expression.arguments))
+    return replace(
+        expression, arguments=tuple(_inline_key_expressions(argument, keys) for argument in expression.arguments)
+    )
 
 
 def _reads_only_fields(operand: Expression) -> bool:

@@ -206,21 +206,21 @@ def format_tick(number: float, step: float, largest: float = 0.0) -> str:
     return (formatted.rstrip("0").rstrip(".") if "." in formatted else formatted).replace("-", "−")
 
 
-def fitting_ticks(scale: LinearScale, size: float, *, wide: bool) -> list[Tick]:
+def fitting_ticks(scale: LinearScale, font_size: float, *, wide: bool) -> list[Tick]:
     """Return as many ticks as fit without overlap: along the width if ``wide``, otherwise along the height."""
     room = abs(scale.end - scale.start)
     for limit in range(9 if wide else 7, 1, -1):
         ticks = scale.ticks(limit)
-        if not wide and room / max(1, len(ticks) - 1) >= 1.8 * size:
+        if not wide and room / max(1, len(ticks) - 1) >= 1.8 * font_size:
             return ticks
-        if wide and _labels_do_not_overlap(scale, ticks, size):
+        if wide and _labels_do_not_overlap(scale, ticks, font_size):
             return ticks
     return scale.ticks(2)[:1]
 
 
-def label_extent(scale: LinearScale, tick: Tick, size: float) -> tuple[str, float, float]:
+def label_extent(scale: LinearScale, tick: Tick, font_size: float) -> tuple[str, float, float]:
     """Return the text anchor of a tick label and its left and right ends, so that none sticks out of the axis far."""
-    x, label_width = scale(tick[0]), text_width(tick[1], size)
+    x, label_width = scale(tick[0]), text_width(tick[1], font_size)
     if x - label_width / 2 < min(scale.start, scale.end) - 38:
         return "start", x, x + label_width
     if x + label_width / 2 > max(scale.start, scale.end) + 14:
@@ -228,8 +228,8 @@ def label_extent(scale: LinearScale, tick: Tick, size: float) -> tuple[str, floa
     return "middle", x - label_width / 2, x + label_width / 2
 
 
-def _labels_do_not_overlap(scale: LinearScale, ticks: Sequence[Tick], size: float) -> bool:
-    extents = [label_extent(scale, tick, size)[1:] for tick in ticks]
+def _labels_do_not_overlap(scale: LinearScale, ticks: Sequence[Tick], font_size: float) -> bool:
+    extents = [label_extent(scale, tick, font_size)[1:] for tick in ticks]
     return all(left[1] + 10 <= right[0] for left, right in pairwise(extents))
 
 

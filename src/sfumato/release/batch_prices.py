@@ -190,14 +190,16 @@ def _split_rho(offers: Sequence[BatchQuestionOffer], price: Price) -> PricedBatc
     unit = prepare_all(Fraction(1))
     all_additive = all(isinstance(mechanism, Additive) for mechanism in unit.batch.mechanisms)
 
-    def excess(factor: Fraction) -> float:
+    def log_price_excess(noise_factor: Fraction) -> float:
         return price.log_excess_of(
-            _compose_with_noise_scaled(unit.batch.mechanism_charges, factor)
+            _compose_with_noise_scaled(unit.batch.mechanism_charges, noise_factor)
             if all_additive
-            else prepare_all(1 / factor**2).curve
+            else prepare_all(1 / noise_factor**2).curve
         )
 
-    factor = least_parameter_by_shortfall(excess, str(price), _PRECISION, math.sqrt(2) * price.noise_size_near)
+    factor = least_parameter_by_shortfall(
+        log_price_excess, str(price), _PRECISION, math.sqrt(2) * price.noise_size_near
+    )
     batch = prepare_all(1 / factor**2)
     while not price.is_satisfied_by(batch.curve):  # sizes are rounded up to digits that print
         factor *= 1 + _PRECISION

@@ -70,10 +70,10 @@ CELLS = ((False, True), (1, 2, 3))
 
 
 def test_weights_at_the_ends_of_what_is_taken() -> None:
-    assert WeightMatrix(((10**12, -(10**12)),)).column_spread_with_zero == 10**12
+    assert WeightMatrix(((10**12, -(10**12)),)).max_column_range_with_zero == 10**12
     assert (
-        ThresholdWeights((1, 10**12), (0, 1, 2)).column_spread_with_zero
-        == ThresholdWeights((1, 10**12), (0,)).row_spread_with_zero
+        ThresholdWeights((1, 10**12), (0, 1, 2)).max_column_range_with_zero
+        == ThresholdWeights((1, 10**12), (0,)).max_row_range_with_zero
         == 10**12
     )
     assert ThresholdWeights((1, 3), (0, 2)).has_ordered_columns

@@ -260,19 +260,21 @@ def _verdict_from_samples(samples: SplitSamples, guarantee: Guarantee, level: Fr
     return Verdict(bounds[best_index], guarantee, float(level), events[best_index].name, measured, len(events), laws)
 
 
-def _select_events(training: tuple[Outputs, Outputs], selection: tuple[Outputs, Outputs], delta: float) -> list[Event]:
+def _select_events(
+    classifier_samples: tuple[Outputs, Outputs], event_samples: tuple[Outputs, Outputs], delta: float
+) -> list[Event]:
     """Select a few events; if there are many, one half of the samples finds them and the other ranks them."""
-    if selection[0].shape[1] == 1:
-        events = list(candidate_events(plain_views(*selection), selection[0], selection[1], delta))
+    if event_samples[0].shape[1] == 1:
+        events = list(candidate_events(plain_views(*event_samples), event_samples[0], event_samples[1], delta))
         if len(events) <= _MAX_EVENTS:
             return events
-    half = (len(selection[0]) + 1) // 2
-    first, second = (side[:half] for side in selection)
+    half = (len(event_samples[0]) + 1) // 2
+    first, second = (side[:half] for side in event_samples)
     views = list(plain_views(first, second))
-    if len(training[0]):
-        views += trained_views(training, (first, second))
+    if len(classifier_samples[0]):
+        views += trained_views(classifier_samples, (first, second))
     events = list(candidate_events(views, first, second, delta))
-    return best_events(events, selection[0][half:], selection[1][half:], delta, _MAX_EVENTS)
+    return best_events(events, event_samples[0][half:], event_samples[1][half:], delta, _MAX_EVENTS)
 
 
 def _epsilon_bound(event: Event, counts: Counts, delta: float, miss: float) -> float:

@@ -97,7 +97,7 @@ def _inject_into_first_suitable(
             return
 
 
-def _recorded_totals_if_declared(
+def _recorded_totals_if_groups_declared(
     testbed: AuditTestbed, question: Question, paid: AuditPrice
 ) -> tuple[RecordedTotals, ...]:
     return () if question.discovered_keys else testbed.record_totals(question, paid)
@@ -108,7 +108,7 @@ def _inject_half_noise(
 ) -> FaultResult | None:
     """Halve the noise that the claim needs: pay twice what is claimed."""
     claim = testbed.price_for(question).claim
-    recorded = _recorded_totals_if_declared(testbed, question, AuditPrice(Guarantee(2 * claim.epsilon)))
+    recorded = _recorded_totals_if_groups_declared(testbed, question, AuditPrice(Guarantee(2 * claim.epsilon)))
     pair = compare_recorded_totals(recorded, testbed.tables.pairs).most_distinguishable_pair
     outcome_and_draws = None if pair is None else refute_by_draws(recorded, pair, claim, _NOISE_DRAWS, confidence)
     return (
@@ -121,7 +121,9 @@ def _inject_half_noise(
 def _inject_one_noise(testbed: AuditTestbed, text: str, question: Question, confidence: Fraction) -> FaultResult | None:
     """Add the first number's noise to all numbers of a measurement, so that differences are exact."""
     paid = testbed.price_for(question)
-    recorded = [entry for entry in _recorded_totals_if_declared(testbed, question, paid) if entry.exact[""].size > 1]
+    recorded = [
+        entry for entry in _recorded_totals_if_groups_declared(testbed, question, paid) if entry.exact[""].size > 1
+    ]
     pair = compare_recorded_totals(recorded, testbed.tables.pairs).most_distinguishable_pair
     if pair is None or all(np.ptp(entry.exact[pair[0].name] - entry.exact[pair[1].name]) == 0 for entry in recorded):
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import click
 
-from sfumato.cli.commands.budget import print_currencies
+from sfumato.cli.commands.accounts import print_currencies
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, calls_to_flags, print_warning
 from sfumato.cli.common.output import ProgressPrinter, print_table

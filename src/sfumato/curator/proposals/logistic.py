@@ -233,7 +233,7 @@ class LogisticProposal(RehearseAlias, StoredProposal):
         """Forecast the last scan's noise at coefficients of 0, where every row has the curvature of 1/4."""
         noise, design = self._scan_noise(price), self.logistic.design
         rows = self._context.policy.size or ASSUMED_ROWS
-        values = dict(zip(design.gram_entries_by_moment, assumed_moments(design, rows) / 4, strict=True))
+        values = dict(zip(design.gram_entry_count_by_moment, assumed_moments(design, rows) / 4, strict=True))
         residual = self.logistic.residual
         curvature = np.array(
             [0.0 if residual in moment.columns else values[moment] for moment in self.logistic.moments]

@@ -187,7 +187,7 @@ class MomentsProposal(RehearseAlias, StoredProposal, Generic[T]):
             ),
             PlanStep(
                 "measure",
-                f"{count_with_noun(len(design.gram_entries_by_moment), 'sum')} of products",
+                f"{count_with_noun(len(design.gram_entry_count_by_moment), 'sum')} of products",
                 f"one unit changes their matrix by at most {format_number(change, 4)} in Frobenius norm",
             ),
             PlanStep("noise", draw.mechanism.words(unit_value), "on a sum of squares; half its variance on a product"),
@@ -242,7 +242,7 @@ def moment_question_and_design(
     blocks = len(design_with(1 << 12).blocks)
     counted = ask(rows, ["COUNT(*)"])
     design = design_with(largest_scale(max_rows_per_unit(counted.query.plan, counted.limits), blocks))
-    sums = [design.moment_sql(moment) for moment in design.gram_entries_by_moment]
+    sums = [design.moment_sql(moment) for moment in design.gram_entry_count_by_moment]
     return ask(building.where(rows, design.row_condition), sums), design
 
 

@@ -184,7 +184,7 @@ class UnitLowering:
         """Lower a measure to a result over totals; ``take`` turns a total into a scalar."""
         return _UNIT_RESULTS[type(measure)](self, measure, take)
 
-    def _null_unless_counted(self, measure: UnitMeasure, value: Scalar) -> Scalar:
+    def _null_where_not_counted(self, measure: UnitMeasure, value: Scalar) -> Scalar:
         """Keep a value in the rows that satisfy the measure's predicate, NULL in the others."""
         if measure.where is None:
             return value
@@ -198,7 +198,7 @@ class UnitLowering:
             measure.value, value, RowContribution(measure.value, step, 0, low, high), ProvenValues()
         )
         return self.column(
-            self._null_unless_counted(measure, apply(ScalarFunction.CASE, not_null_test(value), step_count))
+            self._null_where_not_counted(measure, apply(ScalarFunction.CASE, not_null_test(value), step_count))
         )
 
     def count(self, measure: UnitRowCount, take: Take) -> Scalar:
@@ -209,7 +209,7 @@ class UnitLowering:
         return convert_to_integer(apply(ScalarFunction.LEAST, total, Constant(measure.cap, Wide.INTEGER)))
 
     def distinct(self, measure: UnitDistinct, take: Take) -> Scalar:
-        value = self.column(self._null_unless_counted(measure, self.lowering.lower(measure.value)))
+        value = self.column(self._null_where_not_counted(measure, self.lowering.lower(measure.value)))
         _, max_distinct = measure.domain.bounds or (0, measure.cap)
         distinct = take(GroupTotal(AggregateFunction.UNITS, value))
         return apply(ScalarFunction.LEAST, distinct, integer_constant(int(max_distinct)))  # type: ignore[arg-type]
@@ -252,15 +252,17 @@ class UnitLowering:
         self, measure: UnitLeast | UnitGreatest, aggregation: AggregateFunction, take: Take
     ) -> Scalar:
         kind = measure.domain.type
-        value = self.column(self._null_unless_counted(measure, as_sortable(self.lowering.lower(measure.value), kind)))
+        value = self.column(
+            self._null_where_not_counted(measure, as_sortable(self.lowering.lower(measure.value), kind))
+        )
         return from_sortable(take(GroupTotal(aggregation, value)), measure.value, measure.domain)
 
     def any(self, measure: UnitAny, take: Take) -> Scalar:
-        value = self._null_unless_counted(measure, as_sortable(self.lowering.lower(measure.value), Type.BOOLEAN))
+        value = self._null_where_not_counted(measure, as_sortable(self.lowering.lower(measure.value), Type.BOOLEAN))
         return apply(ScalarFunction.EQUAL, take(GroupTotal(AggregateFunction.MAX, self.column(value))), _ONE)
 
     def all(self, measure: UnitAll, take: Take) -> Scalar:
-        value = self._null_unless_counted(measure, as_sortable(self.lowering.lower(measure.value), Type.BOOLEAN))
+        value = self._null_where_not_counted(measure, as_sortable(self.lowering.lower(measure.value), Type.BOOLEAN))
         return apply(ScalarFunction.EQUAL, take(GroupTotal(AggregateFunction.MIN, self.column(value))), _ONE)
 
     def first(self, measure: UnitFirst, take: Take) -> Scalar:

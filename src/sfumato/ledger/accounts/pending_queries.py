@@ -139,9 +139,9 @@ class PendingQuery:
 
     def _charge_or_join(self, last_seen: int) -> Row | PendingCharge | None:
         with self._reserve(self.is_charged):
-            return self._charge_or_find(last_seen)
+            return self._charge_unless_found(last_seen)
 
-    def _charge_or_find(self, last_seen: int) -> Row | PendingCharge | None:
+    def _charge_unless_found(self, last_seen: int) -> Row | PendingCharge | None:
         with self._guarded.writing() as transaction:
             result = self._find_answered_or_pending(transaction, last_seen)
             if result is not None:

@@ -300,7 +300,7 @@ def sum_cells(
     counts: NDArray[Any],
     read_attributes: tuple[int, ...],
     attributes: tuple[int, ...],
-    cells_summed_together: tuple[int, ...] | None,
+    only_cells: tuple[int, ...] | None,
 ) -> NDArray[Any]:
     """Sum an array with an axis for each of ``read_attributes`` to the cells of some attributes, or to some cells
     together.
@@ -308,7 +308,7 @@ def sum_cells(
     flat = counts.sum(
         axis=tuple(axis for axis, attribute in enumerate(read_attributes) if attribute not in attributes)
     ).reshape(-1)
-    return flat if cells_summed_together is None else flat[list(cells_summed_together)].sum(keepdims=True)
+    return flat if only_cells is None else flat[list(only_cells)].sum(keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -183,12 +183,12 @@ class CandidateWeights(Protocol):
         ...
 
     @property
-    def column_spread_with_zero(self) -> int:
+    def max_column_range_with_zero(self) -> int:
         """The largest difference within a column that has a 0 added."""
         ...
 
     @property
-    def row_spread_with_zero(self) -> int:
+    def max_row_range_with_zero(self) -> int:
         """The largest difference within a row that has a 0 added."""
         ...
 
@@ -234,11 +234,11 @@ class WeightMatrix:
         return len(self.rows), len(self.rows[0])
 
     @property
-    def column_spread_with_zero(self) -> int:
+    def max_column_range_with_zero(self) -> int:
         return max(max(0, *column) - min(0, *column) for column in zip(*self.rows, strict=True))
 
     @property
-    def row_spread_with_zero(self) -> int:
+    def max_row_range_with_zero(self) -> int:
         return max(max(0, *row) - min(0, *row) for row in self.rows)
 
     @cached_property
@@ -290,11 +290,11 @@ class ThresholdWeights:
         return len(self.values), len(self.reached)
 
     @property
-    def column_spread_with_zero(self) -> int:
+    def max_column_range_with_zero(self) -> int:
         return self.values[-1]
 
     @property
-    def row_spread_with_zero(self) -> int:
+    def max_row_range_with_zero(self) -> int:
         return self.values[-1]
 
     @property
@@ -383,9 +383,9 @@ class LinearScores:
     def score_difference_bound(self) -> Fraction:
         """Bound how much further one unit can move one score up than another: see the theorem above."""
         totals_sensitivity, scaled = self.totals.sensitivity, self.totals.scaled
-        spread_bound = totals_sensitivity.total * self.weights.column_spread_with_zero
+        spread_bound = totals_sensitivity.total * self.weights.max_column_range_with_zero
         if self.neighbours is Neighbours.REPLACE and self.weights.has_ordered_columns and not scaled.signed:
-            return min(spread_bound, scaled.add_remove_sensitivity.total * self.weights.row_spread_with_zero)
+            return min(spread_bound, scaled.add_remove_sensitivity.total * self.weights.max_row_range_with_zero)
         return spread_bound
 
     def extract(self, totals: Integers) -> Integers:

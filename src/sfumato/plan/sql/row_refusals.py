@@ -22,7 +22,7 @@ _SHARES = (exp.Ntile, exp.PercentRank, exp.CumeDist)
 _IN_PANDAS = "in pandas, which costs no budget"
 
 
-def aggregate_refusal(node: exp.Expr, source: RowSource) -> Unsupported:
+def unsupported_aggregate_refusal(node: exp.Expr, source: RowSource) -> Unsupported:
     """Return the refusal of an aggregate that is not supported over rows."""
     aggregate = node.this if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)) else node
     aggregate = aggregate.this if isinstance(aggregate, exp.IgnoreNulls) else aggregate

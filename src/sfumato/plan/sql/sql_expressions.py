@@ -471,7 +471,7 @@ def _lower_time_bucket(node: exp.DateBin, read: Read) -> Expression:
     return call("TIME_BUCKET", literal(Type.INTEGER, amount), literal(Type.TEXT, unit), *operands)
 
 
-def _plus_minus_reader(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
+def _plus_or_minus_operator_reader(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
     """Return a reader for + and −, of numbers or of a date and an interval."""
 
     def reader(node: Node, read: Read) -> Expression:
@@ -602,8 +602,8 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.If: _reader_with_parts(_lower_if, "this", "true", "false"),
     exp.Coalesce: _function_reader("COALESCE", "this", "expressions"),
     exp.Nullif: _function_reader("NULLIF", "this", "expression"),
-    exp.Add: _plus_minus_reader("+", 1),
-    exp.Sub: _plus_minus_reader("-", -1),
+    exp.Add: _plus_or_minus_operator_reader("+", 1),
+    exp.Sub: _plus_or_minus_operator_reader("-", -1),
     exp.Mul: _function_reader("*", "this", "expression"),
     exp.Div: _function_reader("/", "this", "expression"),
     exp.IntDiv: _function_reader("//", "this", "expression"),

@@ -53,7 +53,7 @@ from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.public_tables import inline_public_subqueries
 from sfumato.plan.sql.quantiles import RANKED, lower_quantile, lower_quantiles, probability_list
 from sfumato.plan.sql.released_scalars import lower_with_released_scalars
-from sfumato.plan.sql.row_refusals import aggregate_refusal, row_window_refusal
+from sfumato.plan.sql.row_refusals import row_window_refusal, unsupported_aggregate_refusal
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
@@ -352,7 +352,7 @@ def _lower_finish_expression(
         if isinstance(part, exp.Window):
             raise row_window_refusal(part, building.source)
         if isinstance(part, (exp.AggFunc, exp.First, exp.Last, exp.IgnoreNulls, exp.RespectNulls)):
-            raise aggregate_refusal(part, building.source)
+            raise unsupported_aggregate_refusal(part, building.source)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
         key = building.key_column(part, attempt)
@@ -415,7 +415,7 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode):
         node = _mode_from_within_group(node)
     if not isinstance(node, _AGGREGATES):
-        raise aggregate_refusal(node, source)
+        raise unsupported_aggregate_refusal(node, source)
     _check_aggregate_arguments(node)
     if isinstance(node, RANKED):
         return lower_quantile(node, where, lambda value: lower_expression(value, source.resolve))

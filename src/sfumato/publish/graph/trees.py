@@ -82,12 +82,12 @@ class GrowingModelSize:
 
     def predicted_with(self, attribute_set: Sequence[int]) -> int:
         """Return what ``predicted_cells`` does for all sets so far and this one."""
-        return _predicted_clique_cells(tuple(self._masks_with(attribute_set)), self._sizes)
+        return _predicted_clique_cells(tuple(self._neighbour_masks_with(attribute_set)), self._sizes)
 
     def add(self, attribute_set: Sequence[int]) -> None:
-        self._masks = self._masks_with(attribute_set)
+        self._masks = self._neighbour_masks_with(attribute_set)
 
-    def _masks_with(self, attribute_set: Sequence[int]) -> list[int]:
+    def _neighbour_masks_with(self, attribute_set: Sequence[int]) -> list[int]:
         masks, mask = self._masks.copy(), bit_mask(attribute_set)
         for attribute_index in attribute_set:
             masks[attribute_index] |= mask

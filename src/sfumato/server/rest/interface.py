@@ -31,7 +31,7 @@ from sfumato.server.requests.calls import (
     static_reply,
 )
 from sfumato.server.requests.responses import Description, fault_response, problem_response
-from sfumato.server.rest import routes_health, routes_owner, routes_policies, routes_requests
+from sfumato.server.rest import routes_approvals, routes_health, routes_owner, routes_releases
 from sfumato.server.rest.routes_health import Metrics
 from sfumato.version import __version__
 
@@ -153,8 +153,8 @@ def openapi_reply() -> StaticReply:
 
 
 OPERATIONS = (
-    *routes_policies.OPERATIONS,
-    *routes_requests.OPERATIONS,
+    *routes_releases.OPERATIONS,
+    *routes_approvals.OPERATIONS,
     *routes_owner.OPERATIONS,
     *routes_owner.AUDITOR_OPERATIONS,
     *routes_health.OPERATIONS,
