@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.attacks import CrossTable, cell_bounds, combine_totals, differencing, linked_tables, suppressed_table
+from sfumato.attacks import CrossTable, cell_bounds, combine_totals, linked_tables, suppressed_table, suppression
 from sfumato.attacks.ceilings import guess_ceiling, max_correct
 from sfumato.attacks.differencing import release_tables, round_to_bits, suppress_complementary_cells
 
@@ -95,7 +95,7 @@ def test_second_cells_help_in_one_table_and_not_in_three() -> None:
     in three (of 8,000 towns): 104 or more of 120 from one table have a probability of 2·10⁻⁷, and so have 96 or fewer
     from three. The ceiling of private answers is passed once in 10⁶ runs at most.
     """
-    found = differencing(120)
+    found = suppression(120)
     assert found["below 5 withheld"].right > 116
     assert found["second cells too, 1 table"].right < 104
     assert found["second cells too, 3 tables"].right > 96
@@ -126,6 +126,6 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(sf.InvalidParameter, match="target"):
         cell_bounds(np.zeros(9), table.groups(), 4)
     with pytest.raises(sf.InvalidParameter, match="epsilon"):
-        differencing(2, 0)
+        suppression(2, 0)
     with pytest.raises(sf.InvalidParameter, match="towns"):
-        differencing(0)
+        suppression(0)

@@ -25,14 +25,16 @@ from sfumato.privacy.losses import (
 from sfumato.privacy.noise_losses import (
     DiscreteGaussianLoss,
     DiscreteGaussianVectorLoss,
-    GaussianKeyThresholdLoss,
     GaussianLoss,
-    LaplaceKeyThresholdLoss,
     LaplaceLoss,
     _scaled_expm1,
+    maximal_shifts,
+)
+from sfumato.privacy.threshold_losses import (
+    GaussianKeyThresholdLoss,
+    LaplaceKeyThresholdLoss,
     laplace_tail,
     max_passing_probability,
-    maximal_shifts,
 )
 
 F = Fraction

@@ -177,17 +177,23 @@ def _seed(key: int, unit: object) -> tuple[int, int]:
     return high + 1, low + 1
 
 
+def _number(place: str | None) -> int:
+    return 0 if place is None else "abcde".index(place) + 1
+
+
 def _reckoned(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, int], key: int) -> Counter[Any]:
-    """Rows kept of each (unit, place): at most so many groups, rows in a group and rows, by their ranks."""
+    """Rows kept of each (unit, place): at most so many groups, in turn, rows in a group and rows, by their ranks."""
     most, groups, per_group = limits
-    of_unit = defaultdict(list)
+    numbers_of_unit, of_unit = defaultdict(set), defaultdict(list)
+    for who, place, _ in rows:
+        numbers_of_unit[who].add(_number(place))
     for who, place, cost in rows:
-        seed = _seed(key, who)
-        number = [0 if place is None else "abcde".index(place) + 1]
-        if groups < most:  # groups are chosen by a rank of their own
-            ranks = _rank([int(cost)], seed[::-1]), _rank(number, seed)
+        seed, numbers = _seed(key, who), sorted(numbers_of_unit[who])
+        if groups < most:  # groups are taken in turn, from one that the seed decides
+            turn = (numbers.index(_number(place)) + seed[0]) % len(numbers)
+            ranks = _rank([int(cost)], seed[::-1]), turn
         else:
-            ranks = _rank([*number, int(cost)], seed[::-1]), 0
+            ranks = _rank([_number(place), int(cost)], seed[::-1]), 0
         of_unit[who].append((*ranks, place is None, place or "", int(cost)))
     kept: Counter[Any] = Counter()
     for own in of_unit.values():

@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "the failure of a group of units is that many failures of one",
         Kind.DELTA,
-        "privacy.noise_losses:LaplaceKeyThresholdLoss.group",
+        "privacy.threshold_losses:LaplaceKeyThresholdLoss.group",
         "reveal = max_passing_probability(self.scale, self.threshold, k * self.weight, k * self.most)",
         "reveal = k * self.reveal",
         (_KEYS,),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "the charge of a Gaussian threshold forgets the half of δ that its noise uses",
         Kind.DELTA,
-        "privacy.noise_losses:GaussianKeyThresholdLoss.failure",
+        "privacy.threshold_losses:GaussianKeyThresholdLoss.failure",
         "return self.delta_in_all",
         "return self.delta_in_all / 2",
         ("mechanisms/test_key_thresholds.py::test_gaussian_thresholds",),

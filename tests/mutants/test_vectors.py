@@ -16,10 +16,10 @@ MUTANTS = (
     Mutant(
         "a large group's failure at a key threshold is that of one unit",
         Kind.DELTA,
-        "privacy.noise_losses:LaplaceKeyThresholdLoss.group",
+        "privacy.threshold_losses:LaplaceKeyThresholdLoss.group",
         "return ResponseLoss(self.pure_epsilon, 2, self.reveal).group(k)",
         "return ResponseLoss(self.pure_epsilon, 2, self.reveal)",
-        ("vectors/test_curve_vectors.py::test_vectors[privacy.noise_losses.LaplaceKeyThresholdLoss.group]",),
+        ("vectors/test_curve_vectors.py::test_vectors[privacy.threshold_losses.LaplaceKeyThresholdLoss.group]",),
     ),
     Mutant(
         "rounding errors near order 1 take from ρ",

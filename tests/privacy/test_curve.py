@@ -14,7 +14,8 @@ from privacy.families import add_remove, deltas, distributions, lists_of_curves
 from refusals import assert_refused
 from sfumato.privacy import curve as curves, pairs
 from sfumato.privacy.losses import ConcentratedLoss
-from sfumato.privacy.noise_losses import DiscreteGaussianVectorLoss, GaussianKeyThresholdLoss, maximal_shifts
+from sfumato.privacy.noise_losses import DiscreteGaussianVectorLoss, maximal_shifts
+from sfumato.privacy.threshold_losses import GaussianKeyThresholdLoss
 
 F = Fraction
 

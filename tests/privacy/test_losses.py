@@ -14,8 +14,9 @@ import sfumato as sf
 from privacy import exact
 from privacy.families import distributions
 from sfumato.privacy.losses import BoundedRangeLoss, PairLoss
-from sfumato.privacy.noise_losses import LaplaceKeyThresholdLoss, LaplaceLoss
+from sfumato.privacy.noise_losses import LaplaceLoss
 from sfumato.privacy.numbers import excess_exp, power_excess, sinhc_minus_one
+from sfumato.privacy.threshold_losses import LaplaceKeyThresholdLoss
 
 
 @pytest.mark.parametrize(

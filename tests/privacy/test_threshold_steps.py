@@ -9,12 +9,8 @@ import pytest
 
 from sfumato.privacy import noise_losses
 from sfumato.privacy.losses import ResponseLoss
-from sfumato.privacy.noise_losses import (
-    DiscreteGaussianLoss,
-    GaussianKeyThresholdLoss,
-    LaplaceKeyThresholdLoss,
-    max_passing_probability,
-)
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss
+from sfumato.privacy.threshold_losses import GaussianKeyThresholdLoss, LaplaceKeyThresholdLoss, max_passing_probability
 
 F = Fraction
 MP = mpmath.mp.clone()

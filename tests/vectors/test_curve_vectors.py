@@ -8,7 +8,7 @@ from typing import Any
 
 import sfumato as sf
 from privacy.test_vectors import shifts, truth as worst_shift
-from sfumato.privacy.noise_losses import (
+from sfumato.privacy.threshold_losses import (
     GaussianKeyThresholdLoss,
     LaplaceKeyThresholdLoss,
     laplace_tail,
@@ -56,7 +56,7 @@ REGISTRY = Registry(
             (
                 "privacy/curve.py",
                 "privacy/shape.py",
-                "privacy/noise_losses.py",
+                "privacy/threshold_losses.py",
             ),
             words=LOSS_WORDS,
             parameters=LOSS_PARAMETERS,
@@ -302,14 +302,14 @@ def _delta_below_zero() -> Iterator[Vector]:
         yield between(float(truth) * (1 - 1e-13), float(truth) * (1 + 1e-13), lambda x=at, s=loss: s._delta_range(x)[1])
 
 
-@REGISTRY.formula("privacy.noise_losses.laplace_tail")
+@REGISTRY.formula("privacy.threshold_losses.laplace_tail")
 def _laplace_tail() -> Iterator[Vector]:
     for scale, t in (("2", 5), ("2", 0), ("3", -4), ("0.5", 1), ("10", 200)):
         truth = at_least(laplace_law(F(scale)), t)
         yield between(float(truth) * (1 - 1e-15), float(truth) * (1 + 1e-15), laplace_tail, F(scale), t)
 
 
-@REGISTRY.formula("privacy.noise_losses.max_passing_probability")
+@REGISTRY.formula("privacy.threshold_losses.max_passing_probability")
 def _most_passing() -> Iterator[Vector]:
     """All ways to spread the weight are tried; the bound is theirs where equal keys are worst."""
     for scale, threshold, weight, most, gap in (
@@ -328,8 +328,8 @@ def _most_passing() -> Iterator[Vector]:
         yield upper_fraction(max(tried), gap, max_passing_probability, F(scale), threshold, weight, most)
 
 
-@REGISTRY.formula("privacy.noise_losses.LaplaceKeyThresholdLoss.pure_epsilon")
-@REGISTRY.formula("privacy.noise_losses.LaplaceKeyThresholdLoss.renyi")
+@REGISTRY.formula("privacy.threshold_losses.LaplaceKeyThresholdLoss.pure_epsilon")
+@REGISTRY.formula("privacy.threshold_losses.LaplaceKeyThresholdLoss.renyi")
 def _laplace_threshold() -> Iterator[Vector]:
     """Counts of 1 on every key, or all weight on one, and twice that under replace."""
     for scale, weight, most, neighbours in (
@@ -345,7 +345,7 @@ def _laplace_threshold() -> Iterator[Vector]:
         yield exact((largest, copies * renyi(one, 7)), lambda c=curve: (c.max_divergence, c.renyi(7)))
 
 
-@REGISTRY.formula("privacy.noise_losses.LaplaceKeyThresholdLoss.group")
+@REGISTRY.formula("privacy.threshold_losses.LaplaceKeyThresholdLoss.group")
 def _group_of_thresholds() -> Iterator[Vector]:
     for scale, threshold, weight, k in (("3", 30, 2, 2), ("2", 25, 1, 3), ("4", 40, 3, 2)):
         law = laplace_law(F(scale))
@@ -367,7 +367,7 @@ def _passes(law: Any, threshold: int, split: tuple[int, ...]) -> Real:
     return 1 - hidden
 
 
-@REGISTRY.formula("privacy.noise_losses.GaussianKeyThresholdLoss.renyi")
+@REGISTRY.formula("privacy.threshold_losses.GaussianKeyThresholdLoss.renyi")
 def _gaussian_threshold() -> Iterator[Vector]:
     """Cut both laws where their ratio passes e^ε, as the proof does: that divergence is bounded from above."""
     for sigma, epsilon, delta, order, gap in (

@@ -56,8 +56,8 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.response import PRIME, Response
 from sfumato.mechanisms.selection import ScoreSelection
 from sfumato.privacy import Curve, Neighbours, Sensitivity
-from sfumato.privacy.noise_losses import laplace_tail
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
+from sfumato.privacy.threshold_losses import laplace_tail
 from sfumato.quick_dataclass import dataclass
 
 

@@ -18,7 +18,6 @@ from sfumato.mechanisms import bits, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import least_parameter_by_shortfall, log_delta_excess, meets, noise_size_near
-from sfumato.privacy.noise_losses import laplace_tail
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -30,6 +29,7 @@ from sfumato.privacy.numbers import (
     format_number,
     least_integer_where,
 )
+from sfumato.privacy.threshold_losses import laplace_tail
 from sfumato.quick_dataclass import dataclass
 
 MAX_KEYS, MAX_WEIGHT = 10_000, 200

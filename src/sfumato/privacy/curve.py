@@ -30,14 +30,7 @@ from sfumato.privacy.losses import (
     ResponseLoss,
     sum_with_counts_rounded_up,
 )
-from sfumato.privacy.noise_losses import (
-    DiscreteGaussianLoss,
-    DiscreteGaussianVectorLoss,
-    GaussianKeyThresholdLoss,
-    GaussianLoss,
-    LaplaceKeyThresholdLoss,
-    LaplaceLoss,
-)
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, DiscreteGaussianVectorLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
     BELOW_ONE,
     INSIDE_UNIT,
@@ -55,6 +48,7 @@ from sfumato.privacy.pairs import Distribution, aligned_masses
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_false_negative_bound, least_rho
 from sfumato.privacy.subsampled_losses import SubsampledLoss
+from sfumato.privacy.threshold_losses import GaussianKeyThresholdLoss, LaplaceKeyThresholdLoss
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:

@@ -74,6 +74,6 @@ def test_what_a_client_could_not_hold_is_refused_before_the_charge(
 def test_cells_are_not_bought_from_a_server_which_would_send_pairs_of_all_fine_cells(
     curator: sf.Curator, sent: list[int]
 ) -> None:
-    with pytest.raises(Unsupported, match='"cost" has no values or bins to count by'):
+    with pytest.raises(Unsupported, match='"cost" cannot be counted by values or bins'):
         curator.synthesize("people", "mst", 2, columns=["a", "cost"])
     assert not sent
