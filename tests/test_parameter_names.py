@@ -29,7 +29,7 @@ CALLERS_ARGUMENTS = frozenset(
         ),
         *("hypothesis_tests.trend_contrast scores", "aggregations.aggregate_tree agg", "domains.ListColumn most_items"),
         *("losses.ResponseLoss delta", "losses.BoundedRangeLoss epsilon", "subsampled_losses.SubsampledLoss k"),
-        *("noise_losses.LaplaceKeyThresholdLoss delta", "noise_losses.GaussianKeyThresholdLoss delta"),
+        *("threshold_losses.LaplaceKeyThresholdLoss delta", "threshold_losses.GaussianKeyThresholdLoss delta"),
         *("anchors.AnchoredAccount accounts", "scoring.CandidateScore score", "signing_keys.PublicKey key"),
         *("answer_pictures.parse_noise_limit above", "shares.noise_family mechanism"),
         "counts.SurveyEstimate question",

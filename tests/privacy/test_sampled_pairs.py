@@ -138,7 +138,7 @@ def test_parameters_are_checked_at_their_ends() -> None:
     exchanged = SubsampledLoss(parts, RATE, exchanged=True)
     assert exchanged.is_replace
     assert exchanged.symmetrised() is exchanged is exchanged.reversed()
-    assert_refused(loss.symmetrised, "add-remove")
+    assert_refused(loss.symmetrised, "under replace neighbours")
     assert SubsampledLoss(((ResponseLoss(F(0)), 1),), RATE).is_trivial
     assert not loss.is_trivial
     assert loss.is_sharper_alone

@@ -279,7 +279,7 @@ def test_samples_are_drawn_before_units_are_counted() -> None:
     assert_refused(lambda: sf.compose([curve, curve.group(2)]).subsampled("0.1"), "the curve of one unit")
     twice = curve.subsampled("0.1").subsampled("0.2")  # a sample of a sample
     assert twice.delta("0.01") == pytest.approx(curve.subsampled("0.02").delta("0.01"), rel=1e-9)
-    assert_refused(lambda: sf.Curve(curve.subsampled("0.1").parts, "replace").epsilon(0), "for add-remove")
+    assert_refused(lambda: sf.Curve(curve.subsampled("0.1").parts, "replace").epsilon(0), "under replace neighbours")
     for text in (
         sf.dumps(curve.subsampled("0.1")).replace('"0.1"', '"2"'),
         '{"kind":"subsampled-loss/1","parts":[1],"rate":"0.5"}',

@@ -7,7 +7,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from sfumato.privacy import noise_losses
+from sfumato.privacy import threshold_losses
 from sfumato.privacy.losses import ResponseLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss
 from sfumato.privacy.threshold_losses import GaussianKeyThresholdLoss, LaplaceKeyThresholdLoss, max_passing_probability
@@ -82,7 +82,7 @@ def test_a_key_that_surely_passes_hides_nothing() -> None:
 def test_a_group_has_its_own_threshold_up_to_a_weight_and_beyond_it_the_rule_for_every_release(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(noise_losses, "_MAX_WEIGHT", 16)
+    monkeypatch.setattr(threshold_losses, "_MAX_WEIGHT", 16)
     loss = LaplaceKeyThresholdLoss(F(2), 60, F(1, 10**9), weight=6, most=3, moved=2)
     assert loss.group(1) is loss
     reveal = max_passing_probability(F(2), 60, 12, 6)
