@@ -217,7 +217,7 @@ def test_a_choice_is_compared_with_the_same_choice(tmp_path: Path) -> None:
 
 def test_ranks_beside_ties_are_not_promised_without_a_word(tmp_path: Path) -> None:
     """Of 10,000 rows 6,000 are 0, and so is the median: the third quartile is then found 1,000 rows from its rank."""
-    said = "If many rows share the value of one quantile of x"
+    said = "If k rows share the value of one quantile of x"
     with curator(tmp_path, [BOB]) as opened:
         for asked, told in (
             ("QUANTILE_CONT(x, [0.25, 0.5, 0.75]) AS q", True),
