@@ -323,7 +323,10 @@ def checked_answer_path(path: str | os.PathLike[str], *, excel: bool = False) ->
         raise InvalidParameter("path", str(path), f"a file that ends in {endings}", fix=fix)
     if excel and file.suffix.lower() != ".csv":
         raise InvalidParameter(
-            "path", file.name, "a file that ends in .csv if it is meant for Excel", fix=f"write to {file.stem}.csv"
+            "path",
+            file.name,
+            "a file that ends in .csv if it is meant for a spreadsheet",
+            fix=f"write to {file.stem}.csv",
         )
     if not file.absolute().parent.is_dir():
         raise InvalidParameter(
