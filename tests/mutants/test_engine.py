@@ -407,6 +407,14 @@ MUTANTS = (
         (f"{_GROUPS}::test_no_unit_exceeds_a_limit",),
     ),
     Mutant(
+        "the last text of a key meets the missing values beside the next text",
+        Kind.LIMITS,
+        "engine.lowering.sampled_rows:_group_number",
+        "integer_constant(len(rows.codes[name]) + 1)",
+        "integer_constant(len(rows.codes[name]))",
+        (f"{_GROUPS}::test_no_unit_exceeds_a_limit",),
+    ),
+    Mutant(
         "a set of groups leaves 62 bits",
         Kind.WRAP,
         "engine.lowering.sampled_rows:has_group_sets",
